@@ -1,0 +1,46 @@
+# Everything runs in an environment of its own, made on demand. Needs Python 3.11 or newer, make, and g++ or clang++.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+PY := $(VENV)/bin/python
+# Where the index has torch with CUDA only, a CPU build: make TORCH_INSTALL="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+TORCH_INSTALL ?= torch==2.13.0
+# Tests run in so many processes; a file stays in one of them, so that its kernels are built once.
+WORKERS ?= 2
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test check bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+env: $(VENV)/.ready ## Make the environment: torch, this package (editable), tests and benchmarks
+
+$(VENV)/.ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "No Python found: install Python 3.11 or newer."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "$(PYTHON) is too old: install Python 3.11 or newer, or give PYTHON=<path>."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet $(TORCH_INSTALL)
+	$(PY) -m pip install --quiet --editable '.[test,bench]'
+	@touch $@
+
+demo: env ## Compile ResNet-50 and BERT-base, and print what that gives
+	$(PY) -m bench_suites.demo
+
+check: env ## Format, lint and types
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+test: env check ## All checks and all tests
+	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+bench: env ## icpu, eager and stock Inductor in turn, all models (BENCH_ARGS="--help")
+	$(PY) -m bench_suites.compare $(BENCH_ARGS)
+
+clean: ## Remove the environment and everything that was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

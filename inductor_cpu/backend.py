@@ -1,0 +1,222 @@
+"""The entry point of `torch.compile(..., backend="icpu")`: options, AOTAutograd and its three compilers.
+
+Importing this module starts the background builds of what every graph needs (precompiled prelude, executor): Dynamo
+imports it when a program names the backend, so they run while Dynamo traces.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import ShortenTraceback
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import CompileContext, TracingContext
+
+from inductor_cpu.config import Config, from_options, snapshot
+from inductor_cpu.errors import InternalError, UserError
+from inductor_cpu.graph.decompositions import decompositions
+from inductor_cpu.lower.rules import RULES
+from inductor_cpu.pipeline import compile_graph, warm_up
+from inductor_cpu.trace import CompileReport, Trace, set_logs
+
+Kind = Literal["inference", "forward", "backward"]
+Observer = Callable[[CompileReport], None]
+
+log = logging.getLogger("inductor_cpu.backend")
+
+# By operator, because the fake tensors of quantized dtypes claim to be float32.
+_QUANTIZERS = frozenset({torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic})
+
+
+class VisibleUserError(UserError, ShortenTraceback):
+    """A UserError that Dynamo hands to the program as it is; any other exception becomes a BackendCompilerFailed.
+
+    Its traceback starts at `frame`, where it is raised: Dynamo's own frames tell a person nothing.
+    """
+
+    def __init__(self, error: UserError, frame: FrameType | None) -> None:
+        ShortenTraceback.__init__(self, str(error), first_useful_frame=frame)
+        self.__traceback__ = error.__traceback__
+
+
+class VisibleInternalError(InternalError, ShortenTraceback):
+    """An InternalError that Dynamo hands to the program as it is. Its traceback goes on to the defect."""
+
+    def __init__(self, error: InternalError, frame: FrameType | None) -> None:
+        ShortenTraceback.__init__(self, str(error), first_useful_frame=frame)
+        self.stage, self.message, self.dump = error.stage, error.message, error.dump
+        self.__traceback__ = error.__traceback__
+
+
+def icpu(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Callable[..., Any]:
+    """Compile one Dynamo graph; the function that Dynamo calls for `backend="icpu"`.
+
+    `mode` and `options` are those of torch.compile. Returns a callable with the inputs and outputs of `gm`. Raises
+    UserError (options, environment, machine) and InternalError (a defect of the compiler).
+    """
+    return compile_dynamo_graph(gm, example_inputs, mode=mode, options=options)
+
+
+def compile_dynamo_graph(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
+    observe: Observer | None = None,
+) -> Callable[..., Any]:
+    """`icpu`, with an observer that gets the report of every graph compiled for `gm`, also later (backward)."""
+    try:
+        config = from_options(options, mode)
+    except UserError as error:
+        raise VisibleUserError(error, inspect.currentframe()) from None
+    reason = eager_reason(gm, example_inputs)
+    if reason is not None:
+        log.warning("this graph runs in eager mode: %s", reason)
+        if observe is not None:
+            observe(CompileReport(graph=_graph_name("eager"), kind="eager", notes=(f"runs in eager mode: {reason}",)))
+        return gm.forward
+    compiler = aot_autograd(
+        fw_compiler=_GraphCompiler("forward", config, observe),
+        bw_compiler=_GraphCompiler("backward", config, observe),
+        inference_compiler=_GraphCompiler("inference", config, observe),
+        decompositions=decompositions(RULES),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    return compiler(gm, example_inputs)
+
+
+@dataclass(frozen=True)
+class _GraphCompiler:
+    """One of AOTAutograd's compilers. It carries its settings, because a backward may be compiled much later, and on
+    another thread, than its forward."""
+
+    kind: Kind
+    config: Config
+    observe: Observer | None
+
+    def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        trace = Trace(_graph_name(self.kind), self.config.dump)
+        log.info("compile %s: %d nodes", trace.graph, len(gm.graph.nodes))
+        strides = output_strides(gm)
+        try:
+            compiled = compile_graph(
+                gm,
+                example_inputs,
+                kind=self.kind,
+                config=self.config,
+                trace=trace,
+                static_inputs=_static_inputs(self.kind),
+            )
+        except UserError as error:
+            raise VisibleUserError(error, inspect.currentframe()) from error
+        except InternalError as error:
+            raise VisibleInternalError(error, inspect.currentframe()) from error
+        if self.kind != "backward":
+            _report_output_strides(strides)
+        log.info("compiled %s in %.0f ms", trace.graph, sum(t.ms for t in trace.timings))
+        if self.observe is not None:
+            self.observe(compiled.report)
+        return _boxed_function(compiled) if self.kind == "backward" else compiled
+
+
+def _boxed_function(compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """`compiled` as a function. Dynamo wraps a backward and copies the attributes of the instance only, so that a mark
+    on the class would be lost and the arguments would come unboxed."""
+
+    def call(args: list[Any]) -> Any:
+        return compiled(args)
+
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+def _graph_name(kind: str) -> str:
+    """`inference_0_1`: what it is, and Dynamo's frame and compile numbers."""
+    compile_id = CompileContext.current_compile_id()
+    return kind if compile_id is None else f"{kind}_{compile_id}".replace("/", "_")
+
+
+def _static_inputs(kind: Kind) -> frozenset[int]:
+    """Positions of the graph inputs that are parameters or buffers: the same tensors at every call."""
+    context = TracingContext.try_get()
+    if kind == "backward" or context is None or context.fw_metadata is None:
+        return frozenset()
+    return frozenset(context.fw_metadata.static_input_indices)
+
+
+def output_strides(gm: fx.GraphModule) -> list[tuple[int, ...] | None]:
+    """The strides of each output of `gm`, which the compiled graph keeps; None for a non-tensor or symbolic strides."""
+    (outputs,) = gm.graph.output_node().args
+    assert isinstance(outputs, list | tuple)
+    values = [o.meta.get("val") if isinstance(o, fx.Node) else None for o in outputs]
+    return [_concrete_strides(v) for v in values]
+
+
+def _concrete_strides(value: object) -> tuple[int, ...] | None:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    strides = value.stride()
+    return tuple(strides) if all(isinstance(s, int) for s in strides) else None
+
+
+def _report_output_strides(strides: list[tuple[int, ...] | None]) -> None:
+    """Tell AOTAutograd which strides the backward will see in what the forward saves."""
+    context = TracingContext.try_get()
+    if context is not None and context.output_strides is not None:
+        context.output_strides.extend(strides)
+
+
+def eager_reason(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> str | None:
+    """Why `gm` cannot be compiled for the CPU as a whole and has to run in eager mode; None when it can.
+
+    That is: any value in it, or in its subgraphs, that lives on another device, or is not a plain strided tensor.
+    """
+    for value in example_inputs:
+        if (reason := _foreign(value)) is not None:
+            return f"an input {reason}"
+    for node, value in _values(gm):
+        if node.target in _QUANTIZERS or str(node.target).startswith("quantized."):
+            return f"'{node.name}' has a quantized dtype, which only eager mode has"
+        if (reason := _foreign(value)) is not None:
+            return f"'{node.name}' {reason}"
+    return None
+
+
+def _values(gm: fx.GraphModule) -> Iterator[tuple[fx.Node, object]]:
+    for module in gm.modules():
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.nodes:
+                value = node.meta.get("example_value", node.meta.get("val"))
+                for item in value if isinstance(value, list | tuple) else (value,):
+                    yield node, item
+
+
+def _foreign(value: object) -> str | None:
+    if not isinstance(value, torch.Tensor):
+        return None
+    if value.device.type != "cpu":
+        return f"is on the device {value.device}; icpu compiles for the CPU only"
+    if value.layout is not torch.strided:
+        return f"has the layout {value.layout}; icpu compiles strided tensors only"
+    return None
+
+
+set_logs(os.environ.get("ICPU_LOGS", ""))
+warm_up(snapshot())

@@ -1,0 +1,144 @@
+"""Index expressions in C++: as an int64_t, and as a vector of int64_t where they differ between lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from inductor_cpu.ir.index import Atom, Expr, Func, Sym, is_nonnegative, is_positive
+
+Name = Callable[[Sym], str]
+
+
+def scalar_text(expr: Expr, name: Name) -> str:
+    """The expression as an int64_t; `name` writes a symbol."""
+    parts: list[str] = []
+    for monomial, coef in expr.terms:
+        factors = [_atom_text(atom, name) for atom in monomial]
+        if not factors:
+            parts.append(str(coef) if abs(coef) < 2**31 else f"int64_t({coef})")
+        elif coef in (1, -1):
+            parts.append(("-" if coef < 0 else "") + " * ".join(factors))
+        else:
+            parts.append(" * ".join([*factors, str(coef)]) if coef > 0 else f"-{' * '.join([*factors, str(-coef)])}")
+    text = " + ".join(parts).replace("+ -", "- ")
+    return text or "0"
+
+
+def _atom_text(atom: Atom, name: Name) -> str:
+    if isinstance(atom, Sym):
+        return name(atom)
+    args = [scalar_text(arg, name) for arg in atom.args]
+    if atom.name in ("min", "max"):
+        return f"std::{atom.name}<int64_t>({args[0]}, {args[1]})"
+    top, divisor = atom.args
+    if is_nonnegative(top) and is_positive(divisor):
+        sign = "/" if atom.name == "floordiv" else "%"
+        return f"({_grouped(args[0])} {sign} {_grouped(args[1])})"
+    function = "floordiv" if atom.name == "floordiv" else "remainder"
+    return f"icpu::{function}<int64_t>({args[0]}, {args[1]})"
+
+
+def _grouped(text: str) -> str:
+    return text if text.replace("_", "a").isalnum() else f"({text})"
+
+
+@dataclass(frozen=True)
+class VectorIndex:
+    """How to write an index that differs between lanes.
+
+    name: writes a symbol where it is the same in all lanes, with the vector loop's variable meaning lane 0.
+    vector_loop: its symbol. is_varying: whether a value symbol differs between lanes. vector_name: the vector that
+    holds such a value; lane_name: the expression for one lane of it."""
+
+    name: Name
+    vector_loop: Sym
+    is_varying: Callable[[Sym], bool]
+    vector_name: Callable[[Sym], str]
+    lane_name: Callable[[Sym], str]
+
+    def varies(self, expr: Expr) -> bool:
+        """Whether the expression differs between lanes."""
+        return any(map(self._symbol_varies, expr.symbols))
+
+    def _symbol_varies(self, symbol: Sym) -> bool:
+        return symbol == self.vector_loop or (symbol.kind == "value" and self.is_varying(symbol))
+
+    def varying_values(self, expr: Expr) -> list[Sym]:
+        """The value symbols in it that differ between lanes, in a fixed order."""
+        return sorted((s for s in expr.symbols if s.kind == "value" and self.is_varying(s)), key=repr)
+
+    def by_lane(self, expr: Expr) -> bool:
+        """Whether it must be evaluated lane by lane: a function in it differs between lanes and has no vector form."""
+        functions = [a for monomial, _ in expr.terms for a in monomial if isinstance(a, Func)]
+        return any(self._atom_varies(f) and self._division(f) is None for f in functions)
+
+    def _division(self, atom: Func) -> tuple[Expr, int, Expr] | None:
+        """(dividend, its step from lane to lane, divisor) where a quotient or remainder has a vector form."""
+        if atom.name not in ("floordiv", "mod"):
+            return None
+        top, divisor = atom.args
+        if self.varies(divisor) or not (is_nonnegative(top) and is_positive(divisor)):
+            return None
+        stride = self.stride(top)
+        step = None if stride is None else stride.as_int
+        return (top, step, divisor) if step is not None and step > 0 else None
+
+    def stride(self, expr: Expr) -> Expr | None:
+        """The distance between neighbouring lanes where it is the same for all lanes."""
+        if any(self.is_varying(s) for s in expr.symbols if s.kind == "value"):
+            return None
+        return expr.coefficient(self.vector_loop)
+
+    def text(self, expr: Expr) -> str:
+        """The expression as a vector of int64_t."""
+        if not self.varies(expr):
+            return f"lanes.vec(int64_t({scalar_text(expr, self.name)}))"
+        if self.by_lane(expr):
+            body = scalar_text(expr, self._lane_symbol)
+            names = [self.vector_name(s) for s in self.varying_values(expr)]
+            captures = ", ".join(["&", *(f"{name}_lanes = icpu::spill({name})" for name in names)])
+            return f"icpu::per_lane<int64_t>(lanes, [{captures}](const int lane) {{ return {body}; }})"
+        stride = self.stride(expr)
+        if stride is not None and self.vector_loop not in stride.symbols:
+            return f"lanes.iota({scalar_text(expr, self.name)}, {scalar_text(stride, self.name)})"
+        return self._polynomial(expr)
+
+    def _lane_symbol(self, symbol: Sym) -> str:
+        if symbol == self.vector_loop:
+            return f"({self.name(symbol)} + lane)"
+        return self.lane_name(symbol) if self._symbol_varies(symbol) else self.name(symbol)
+
+    def _polynomial(self, expr: Expr) -> str:
+        same = Expr(tuple(t for t in expr.terms if not self._any_varying(t[0])))
+        parts = [self._product(m, c) for m, c in expr.terms if self._any_varying(m)]
+        if same.terms:
+            parts.append(f"lanes.vec(int64_t({scalar_text(same, self.name)}))")
+        return " + ".join(parts)
+
+    def _atom_varies(self, atom: Atom) -> bool:
+        return self._symbol_varies(atom) if isinstance(atom, Sym) else any(map(self.varies, atom.args))
+
+    def _any_varying(self, monomial: Iterable[Atom]) -> bool:
+        return any(map(self._atom_varies, monomial))
+
+    def _product(self, monomial: tuple[Atom, ...], coef: int) -> str:
+        lanes = [a for a in monomial if self._atom_varies(a)]
+        rest = list(monomial)
+        for atom in lanes:
+            rest.remove(atom)
+        factors = [self._vector_atom(atom) for atom in lanes]
+        scale = Expr(((tuple(rest), coef),))
+        if scale.as_int != 1:
+            factors.append(f"lanes.vec(int64_t({scalar_text(scale, self.name)}))")
+        return " * ".join(factors)
+
+    def _vector_atom(self, atom: Atom) -> str:
+        if isinstance(atom, Sym):
+            return f"lanes.iota({self.name(atom)}, 1)" if atom == self.vector_loop else self.vector_name(atom)
+        division = self._division(atom)
+        assert division is not None
+        top, step, divisor = division
+        function = "quotients" if atom.name == "floordiv" else "remainders"
+        base, by = scalar_text(top, self.name), scalar_text(divisor, self.name)
+        return f"icpu::{function}({base}, {step}, {by}, lanes)"

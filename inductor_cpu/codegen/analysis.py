@@ -1,0 +1,197 @@
+"""Facts about a kernel's values: what they read, where they can be computed, whether they differ between lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from inductor_cpu.codegen.tiles import Tile, find_tile
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.index import Expr, Sym, loop_var, of
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Store
+
+STAGE = "codegen"
+
+
+def value_position(symbol: Sym) -> int:
+    """The body position that a symbol of kind "value" stands for."""
+    return int(symbol.name[1:])
+
+
+def expr_operands(expr: Expr) -> tuple[int, ...]:
+    """Body positions that an index expression reads."""
+    return tuple(sorted(value_position(s) for s in expr.symbols if s.kind == "value"))
+
+
+def operands(instr: Instr) -> tuple[int, ...]:
+    """Body positions that an instruction reads."""
+    if isinstance(instr, Const):
+        return ()
+    if isinstance(instr, Index):
+        return expr_operands(instr.expr)
+    if isinstance(instr, Load):
+        mask = () if instr.mask is None else (instr.mask,)
+        return (*expr_operands(instr.index[0]), *mask)
+    if isinstance(instr, Scalar):
+        return instr.args
+    return (instr.arg,)
+
+
+def store_operands(store: Store) -> tuple[int, ...]:
+    """Body positions that a store reads."""
+    mask = () if store.mask is None else (store.mask,)
+    return (*expr_operands(store.index[0]), store.value, *mask)
+
+
+def exprs_of(instr: Instr) -> tuple[Expr, ...]:
+    """The index expressions in an instruction."""
+    if isinstance(instr, Index):
+        return (instr.expr,)
+    return (instr.index[0],) if isinstance(instr, Load) else ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts that follow from a kernel, and from whether tiles are wanted.
+
+    A level is a number of open loops: a value of level d needs the first d loops (outer, then inner). Parallel loops
+    but the last are opened together, so they share one level. The loop of a tile opens twice: by tiles at its own
+    place, and by points inside all others, where the values belong."""
+
+    kernel: Kernel
+    tiling: bool = True
+
+    @cached_property
+    def access(self) -> dict[int, str]:
+        """How each load (by position) and store (by -1 - number) reaches memory."""
+        return dict(self.kernel.vector.access)
+
+    @cached_property
+    def tile(self) -> Tile | None:
+        """The tile that strided accesses go through."""
+        return find_tile(self.kernel) if self.tiling else None
+
+    @cached_property
+    def depth(self) -> dict[Sym, int]:
+        """The level that a loop opens."""
+        rows = self.kernel.parallel - 1
+        outer = {s: max(d, rows) if d <= rows else d for d, s in enumerate(self.kernel.outer, 1)}
+        if self.tile is not None:
+            outer[self.tile.loop] = self.outer_level + 1
+        return outer | {s: d for d, s in enumerate(self.kernel.inner, self.outer_level + 1)}
+
+    @property
+    def outer_level(self) -> int:
+        """The level of the body of the outer loops."""
+        return len(self.kernel.outer)
+
+    @property
+    def inner_level(self) -> int:
+        """The level of the innermost body."""
+        return self.outer_level + (1 if self.tile is not None else len(self.kernel.inner))
+
+    @cached_property
+    def loops_read(self) -> tuple[frozenset[Sym], ...]:
+        """Loop symbols that each value depends on. A reduction does not depend on the inner loops."""
+        found: list[frozenset[Sym]] = []
+        inner = frozenset(self.kernel.inner)
+        for instr in self.kernel.body:
+            own = {s for expr in exprs_of(instr) for s in expr.symbols if s.kind == "loop"}
+            reads = frozenset(own).union(*(found[k] for k in operands(instr)))
+            found.append(reads - inner if isinstance(instr, Reduce) else reads)
+        return tuple(found)
+
+    @cached_property
+    def level(self) -> tuple[int, ...]:
+        """The level at which each value is computed."""
+        levels: list[int] = []
+        for k, instr in enumerate(self.kernel.body):
+            own = max((self.depth[s] for s in self.loops_read[k]), default=0)
+            own = max(own, *(levels[j] for j in operands(instr)), 0) if not isinstance(instr, Reduce) else own
+            levels.append(max(own, self.outer_level) if isinstance(instr, Reduce) else own)
+        return tuple(levels)
+
+    @cached_property
+    def varying(self) -> tuple[bool, ...]:
+        """Whether each value differs between the lanes of a vector."""
+        vector = self.kernel.vector.loop
+        horizontal = vector in self.kernel.inner
+        found: list[bool] = []
+        for k, instr in enumerate(self.kernel.body):
+            below = any(found[j] for j in operands(instr))
+            if isinstance(instr, Load):
+                below = (instr.mask is not None and found[instr.mask]) or self.load_access(k) != "uniform"
+            elif isinstance(instr, Index):
+                below = below or vector in instr.expr.symbols
+            found.append(below and not (horizontal and isinstance(instr, Reduce)))
+        return tuple(found)
+
+    def load_access(self, position: int) -> str:
+        """The access of a load; "uniform" for all loads of scalar code."""
+        if self.kernel.vector.loop is None:
+            return "uniform"
+        if position not in self.access:
+            raise InternalError(STAGE, f"{self.kernel.label}: the vector plan has no access for load %{position}")
+        return self._aligned_access(position) if self.access[position] == "gather" else self.access[position]
+
+    def address(self, position: int) -> Expr:
+        """The address of a load, or of the store number -1 - position."""
+        if position < 0:
+            return self.kernel.stores[-1 - position].index[0]
+        instr = self.kernel.body[position]
+        assert isinstance(instr, Load)
+        return instr.index[0]
+
+    def _aligned_access(self, position: int) -> str:
+        """A gather may be contiguous within vectors, which start at multiples of the lanes: a division by a multiple of
+        the lanes is the same for all of them."""
+        expr = self.address(position)
+        loop, lanes = self.kernel.vector.loop, self.kernel.vector.lanes
+        if loop is None or any(s.kind == "value" for s in expr.symbols):
+            return "gather"
+        count = None if loop.size is None else loop.size + (lanes - 1)
+        block, lane = Sym("block", "loop", None if count is None else count // lanes), loop_var("lane", lanes)
+        by_block = expr.substitute({loop: of(block) * lanes + of(lane)})
+        return "contiguous" if by_block.coefficient(lane) == 1 else "gather"
+
+    def store_access(self, number: int) -> str:
+        """The access of a store; "uniform" for all stores of scalar code."""
+        return self.load_access(-1 - number)
+
+    def closure(self, roots: Iterable[int], stop: frozenset[int] = frozenset()) -> frozenset[int]:
+        """The roots and every value they are computed from. Values in `stop` are included, their operands are not."""
+        found: set[int] = set()
+        pending = list(roots)
+        while pending:
+            k = pending.pop()
+            if k not in found:
+                found.add(k)
+                if k not in stop:
+                    pending.extend(operands(self.kernel.body[k]))
+        return frozenset(found)
+
+    @cached_property
+    def uses(self) -> tuple[tuple[Instr | Store, ...], ...]:
+        """The instructions and stores that read each value."""
+        found: list[list[Instr | Store]] = [[] for _ in self.kernel.body]
+        for instr in self.kernel.body:
+            for k in operands(instr):
+                found[k].append(instr)
+        for store in self.kernel.stores:
+            for k in store_operands(store):
+                found[k].append(store)
+        return tuple(map(tuple, found))
+
+    def only_stored(self, position: int) -> bool:
+        """Whether every use stores the value: then the store's rounding is the only one that matters."""
+        return all(
+            isinstance(use, Store) and use.mode == "set" and use.value == position for use in self.uses[position]
+        )
+
+
+def arg_dtype(kernel: Kernel, instr: Scalar | Cast | Reduce) -> object:
+    """The dtype of the last argument, which is the common one."""
+    last = instr.args[-1] if isinstance(instr, Scalar) else instr.arg
+    return kernel.body[last].dtype

@@ -1,0 +1,107 @@
+"""Kernel -> C++: the entry of code generation."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from inductor_cpu.codegen.analysis import STAGE, Facts
+from inductor_cpu.codegen.cxx import ELEMENT
+from inductor_cpu.codegen.loops import Loops
+from inductor_cpu.codegen.scalar import HEADERS
+from inductor_cpu.codegen.text import Writer
+from inductor_cpu.codegen.tuning import Choices
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.index import Sym
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.nodes import Scalar
+from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.targets.cpu import Target
+
+DEFAULT = Choices()
+
+#: The name of the function while its text is hashed.
+PLACEHOLDER = "icpu_kernel"
+
+#: Lanes per vector, by instruction set.
+LANES: dict[str, int] = {"avx512": 16, "avx2": 8, "scalar": 0}
+
+
+def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> KernelSource:
+    """The C++ function of a kernel.
+
+    Its text has no names from the model, so kernels with equal loops have equal text and share a symbol.
+    Raises InternalError if the kernel breaks the contract of `ir/kernel.py`."""
+    _check(kernel, target)
+    writer = Writer()
+    _includes(kernel, writer)
+    _comment(kernel, target, writer)
+    head = f'extern "C" int64_t {PLACEHOLDER}(void* const* buffers, const int64_t* sizes)'
+    with writer.block(head):
+        _parameters(kernel, writer)
+        loops = Loops(Facts(kernel, choices.tiling), writer, choices)
+        if loops.values.needs_status:
+            writer.line("icpu::Status status;")
+        loops.emit()
+        writer.line("return status.bits();" if loops.values.needs_status else "return 0;")
+    text = writer.text()
+    symbol = "icpu_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+    return KernelSource(symbol, kernel.label, text.replace(PLACEHOLDER, symbol))
+
+
+def _check(kernel: Kernel, target: Target) -> None:
+    if not kernel.vector.vectorized:
+        return
+    if kernel.vector.lanes != LANES[target.isa.name]:
+        raise InternalError(STAGE, f"{kernel.label}: {kernel.vector.lanes} lanes on {target.isa.name}")
+    if kernel.vector.loop not in (*kernel.outer, *kernel.inner):
+        raise InternalError(STAGE, f"{kernel.label}: the vectorized loop {kernel.vector.loop} is not one of its loops")
+
+
+def _includes(kernel: Kernel, writer: Writer) -> None:
+    for header in sorted({HEADERS[i.op] for i in kernel.body if isinstance(i, Scalar) and i.op in HEADERS}):
+        writer.line(f'#include "{header}"')
+
+
+def _parameters(kernel: Kernel, writer: Writer) -> None:
+    for number, arg in enumerate(kernel.args):
+        kind = ("" if arg.writes else "const ") + ELEMENT[arg.dtype]
+        writer.line(f"{kind}* const p{number} = static_cast<{kind}*>(buffers[{number}]);")
+    for number in range(len(kernel.sizes)):
+        writer.line(f"const int64_t n{number} = sizes[{number}];")
+
+
+def _comment(kernel: Kernel, target: Target, writer: Writer) -> None:
+    """What the kernel loops over and how it is vectorized. Names of the model stay out: they would make equal kernels
+    differ."""
+    numbers = {s: f"n{i}" for i, s in enumerate(kernel.sizes)}
+    outer = [_loop_text(f"i{i}", s.size, numbers) for i, s in enumerate(kernel.outer)]
+    inner = [_loop_text(f"r{i}", s.size, numbers) for i, s in enumerate(kernel.inner)]
+    shared = f", the first {kernel.parallel} shared among threads" if kernel.parallel else ""
+    writer.line(f"// Loops: {', '.join(outer) or 'none'}{shared}.")
+    if inner:
+        phases = "phase" if len(kernel.phases) == 1 else "phases"
+        writer.line(f"// Inner loops: {', '.join(inner)}, in {len(kernel.phases)} {phases}.")
+    if kernel.vector.loop is None:
+        writer.line(f"// Scalar code{_reasons(kernel)}.")
+        return
+    names = {s: f"i{i}" for i, s in enumerate(kernel.outer)} | {s: f"r{i}" for i, s in enumerate(kernel.inner)}
+    kind = "lanes of one result" if kernel.vector.loop in kernel.inner else "lanes are results"
+    kind = kind if kernel.inner else "pointwise"
+    writer.line(
+        f"// Vectors: {kernel.vector.lanes} lanes ({target.isa.name}) along {names[kernel.vector.loop]}, {kind}"
+        f"{_reasons(kernel)}."
+    )
+
+
+def _loop_text(name: str, size: object, numbers: dict[Sym, str]) -> str:
+    text = repr(size)
+    for symbol, number in numbers.items():
+        text = re.sub(rf"\b{re.escape(repr(symbol))}\b", number, text)
+    return f"{name} < {text}"
+
+
+def _reasons(kernel: Kernel) -> str:
+    """The plan's reasons, with a safe alphabet: a backslash at the end of a comment would swallow the next line."""
+    text = "; ".join(kernel.vector.reasons)
+    return ": " + re.sub(r"[^\w .,;:()<>=+*/%-]", "_", text, flags=re.ASCII) if text else ""

@@ -1,0 +1,377 @@
+"""The loop structure of a kernel: outer loops and their threads, phases with their reductions, kept rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from inductor_cpu.codegen.analysis import STAGE, Facts, store_operands
+from inductor_cpu.codegen.cxx import LANE, NARROW, SCALAR
+from inductor_cpu.codegen.text import Writer
+from inductor_cpu.codegen.tuning import Choices, cascade_needed, unroll_of, vertical_units
+from inductor_cpu.codegen.values import Values
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.index import ONE, Expr, Sym, const, of, product
+from inductor_cpu.ir.kernel import Kernel, Phase
+from inductor_cpu.ir.nodes import Reduce
+
+#: The accumulator of each reduction.
+ACCUMULATOR: dict[str, str] = {
+    "sum": "Sum",
+    "prod": "Prod",
+    "max": "Max",
+    "min": "Min",
+    "any": "Any",
+    "all": "All",
+    "argmax": "ArgMax",
+    "argmin": "ArgMin",
+}
+
+#: Rows of kept values up to this many bytes live on the stack.
+STACK_BYTES = 32 << 10
+
+
+def size_of(symbol: Sym) -> Expr:
+    """The size of a loop. Raises InternalError for a symbol without one."""
+    if symbol.size is None:
+        raise InternalError(STAGE, f"loop {symbol} has no size")
+    return symbol.size
+
+
+def total_work(kernel: Kernel) -> Expr:
+    """Rough cost of the whole kernel, in adds."""
+    work = kernel.work if isinstance(kernel.work, Expr) else const(kernel.work)
+    if not isinstance(kernel.work, Expr):
+        symbolic = [size_of(s) for s in kernel.inner if size_of(s).as_int is None]
+        work = work * product(symbolic)
+    return work * product(size_of(s) for s in kernel.outer)
+
+
+class Loops:
+    """Writes the loops of one kernel, and in each of them the values that are computed there."""
+
+    def __init__(self, facts: Facts, writer: Writer, choices: Choices) -> None:
+        self.facts, self.kernel, self.writer, self.choices = facts, facts.kernel, writer, choices
+        self.values = Values(facts, writer)
+        self.vector = self.kernel.vector.loop
+        self.horizontal = self.vector in self.kernel.inner
+        self._written: set[int] = set()  # values in scope
+        self._filled: set[int] = set()  # kept values whose row is complete
+        self._kept = frozenset(k for k in self.kernel.kept if facts.level[k] > facts.outer_level)
+
+    # -- everything --------------------------------------------------------------------------------------------------
+    def emit(self) -> None:
+        """Write the body of the kernel."""
+        needed = self._needed_before_phases()
+        with ExitStack() as stack:
+            for level in range(self.facts.outer_level + 1):
+                if level:
+                    self._open_outer(level, stack)
+                self._define(k for k in needed if self.facts.level[k] <= level)
+            if self.facts.tile is not None:
+                self._tile(needed)
+                return
+            self._declare_rows()
+            for number, phase in enumerate(self.kernel.phases):
+                self._phase(number, phase)
+            self._outer_stores()
+
+    def _reduces(self) -> frozenset[int]:
+        return frozenset(k for k, instr in enumerate(self.kernel.body) if isinstance(instr, Reduce))
+
+    def _needed_before_phases(self) -> frozenset[int]:
+        """Every value that the kernel needs and that does not depend on a reduction, to be written in outer loops."""
+        roots = [k for store in self.kernel.stores for k in store_operands(store)]
+        roots += [k for phase in self.kernel.phases for k in phase.reduces]
+        every = self.facts.closure(roots)
+        late: set[int] = set()
+        reduces = self._reduces()
+        for k in sorted(every):
+            if k in reduces or late.intersection(self.facts.closure([k]) - {k}):
+                late.add(k)
+        return frozenset(every - late)
+
+    def _define(self, positions: Iterable[int]) -> None:
+        """Write the values that are not in scope yet, in the order of the body."""
+        for k in sorted(set(positions) - self._written):
+            self.values.emit(k)
+            self._written.add(k)
+
+    # -- outer loops -------------------------------------------------------------------------------------------------
+    def _open_outer(self, level: int, stack: ExitStack) -> None:
+        """Open the loops that level adds: none where parallel loops are opened together."""
+        parallel = self.kernel.parallel
+        if level < parallel - 1:
+            return
+        if parallel and level <= parallel:
+            self._open_parallel(level, stack)
+            return
+        stack.enter_context(self._loop(self.kernel.outer[level - 1], "0", None))
+
+    def _open_parallel(self, level: int, stack: ExitStack) -> None:
+        kernel = self.kernel
+        last = kernel.outer[kernel.parallel - 1]
+        if kernel.parallel > 1 and level == kernel.parallel - 1:
+            self._open_rows(last, stack)
+            return
+        if kernel.parallel == 1:
+            self._open_flat(last, stack)
+        stack.enter_context(self._loop(last, "begin", "end"))
+
+    def _define_threads(self) -> None:
+        work = self.values.expr(total_work(self.kernel))
+        limit = "" if self.choices.threads is None else f", {self.choices.threads}"
+        self.writer.line(f"const int threads = icpu::threads_for({work}, {self.choices.grain}{limit});")
+
+    def _by_lanes(self, loop: Sym) -> bool:
+        """Whether a loop advances by as many points as a vector has lanes."""
+        return loop == self.vector or (self.facts.tile is not None and loop == self.facts.tile.loop)
+
+    def _align(self, loop: Sym) -> str:
+        return "icpu::kLanes" if self._by_lanes(loop) else "1"
+
+    def _open_flat(self, loop: Sym, stack: ExitStack) -> None:
+        size = self.values.expr(size_of(loop))
+        self._define_threads()
+        head = f"icpu::parallel_for({size}, {self._align(loop)}, threads, "
+        head += "[&](const int64_t begin, const int64_t end)"
+        stack.enter_context(self.writer.block(head, "});"))
+
+    def _open_rows(self, last: Sym, stack: ExitStack) -> None:
+        """The parallel loops but the last one become rows; the last one runs over pieces of a row."""
+        rows = self.kernel.outer[: self.kernel.parallel - 1]
+        counts = [self._steps(s) for s in rows]
+        size = self.values.expr(size_of(last))
+        self.writer.line(f"const int64_t rows = {' * '.join(counts)};")
+        self._define_threads()
+        head = f"icpu::parallel_for_rows(rows, {size}, {self._align(last)}, threads, "
+        head += "[&](const int64_t row, const int64_t begin, const int64_t end)"
+        stack.enter_context(self.writer.block(head, "});"))
+        for place, symbol in enumerate(rows):
+            text = " * ".join(counts[place + 1 :])
+            text = f"row / ({text})" if text else "row"
+            if place:
+                text = f"{text} % {counts[place]}"
+            if self._by_lanes(symbol):
+                text = f"{text} * icpu::kLanes"
+            if symbol == self.vector or not self._by_lanes(symbol):
+                self.writer.line(f"const int64_t {self.values.symbol(symbol)} = {text};")
+            else:
+                self._tile_bounds(text, self.values.expr(size_of(symbol)))
+        if self.vector is not None and self.vector in rows:
+            name, end = self.values.symbol(self.vector), self.values.expr(size_of(self.vector))
+            head = f"icpu::with_lanes({name}, {end}, [&](const auto lanes) ICPU_INLINE"
+            stack.enter_context(self.writer.block(head, "});"))
+
+    def _steps(self, loop: Sym) -> str:
+        """How many steps a parallel loop has: points, or vectors."""
+        size = self.values.expr(size_of(loop))
+        if self._by_lanes(loop):
+            return f"icpu::vectors_in({size})"
+        return f"({size})" if " " in size else size
+
+    @contextmanager
+    def _loop(self, loop: Sym, begin: str, end: str | None, unroll: int = 1) -> Iterator[None]:
+        """One loop: over vectors if it is the vectorized one, else over points."""
+        name = self.values.symbol(loop)
+        end = self.values.expr(size_of(loop)) if end is None else end
+        if loop != self.vector and self._by_lanes(loop):
+            start = self.values.tile_name("start")
+            head = f"for (int64_t {start} = {begin}; {start} < {end}; {start} += icpu::kLanes)"
+            with self.writer.block(head):
+                self._tile_bounds(None, end)
+                yield
+            return
+        if loop != self.vector:
+            with self.writer.block(f"for (int64_t {name} = {begin}; {name} < {end}; ++{name})"):
+                yield
+            return
+        units = vertical_units(self.facts)
+        function = "for_blocks" if units > 1 else "for_vectors"
+        arguments = f"<{max(units, unroll)}{self._ends(loop)}>"
+        part = " part" if unroll > 1 else ""
+        head = f"icpu::{function}{arguments}({begin}, {end}, "
+        head += f"[&](const int64_t {name}, const auto lanes, const int{part}) ICPU_INLINE"
+        with self.writer.block(head, "});"):
+            yield
+
+    def _ends(self, loop: Sym) -> str:
+        size = size_of(loop).as_int
+        whole = size is not None and size % self.kernel.vector.lanes == 0
+        return ", icpu::Ends::kWhole" if whole else ""
+
+    # -- tiles -------------------------------------------------------------------------------------------------------
+    def _tile_bounds(self, start: str | None, end: str) -> None:
+        """Where the tile starts and ends in its own loop."""
+        name = self.values.tile_name("start")
+        if start is not None:
+            self.writer.line(f"const int64_t {name} = {start};")
+        self.writer.line(
+            f"const int64_t {self.values.tile_name('end')} = std::min<int64_t>({name} + icpu::kLanes, {end});"
+        )
+
+    def _tile(self, needed: frozenset[int]) -> None:
+        """The body over the points of a tile."""
+        assert self.facts.tile is not None
+        name, start, end = (self.values.symbol(self.facts.tile.loop), *map(self.values.tile_name, ("start", "end")))
+        self.values.open_tiles()
+        with self.writer.block(f"for (int64_t {name} = {start}; {name} < {end}; ++{name})"):
+            self._define(needed)
+            for number in range(len(self.kernel.stores)):
+                self.values.store(number)
+        self.values.close_tiles()
+
+    # -- kept rows ---------------------------------------------------------------------------------------------------
+    def _row_loops(self, position: int) -> list[Sym]:
+        """The inner loops that a kept value depends on being inside of, the vectorized one last."""
+        loops = [s for s in self.kernel.inner if self.facts.depth[s] <= self.facts.level[position]]
+        return sorted(loops, key=lambda s: s == self.vector)
+
+    def _row_extents(self, position: int) -> list[int]:
+        extents = []
+        for loop in self._row_loops(position):
+            size = size_of(loop).as_int
+            if size is None:
+                raise InternalError(STAGE, f"{self.kernel.label}: %{position} is kept, but {loop} has no constant size")
+            lanes = self.kernel.vector.lanes
+            extents.append(-(-size // lanes) * lanes if loop == self.vector else size)
+        return extents
+
+    def _row_type(self, position: int) -> str:
+        dtype = self.kernel.body[position].dtype
+        return LANE[dtype] if self.facts.varying[position] else SCALAR[dtype]
+
+    def _declare_rows(self) -> None:
+        for slot, k in enumerate(sorted(self._kept)):
+            count = 1
+            for extent in self._row_extents(k):
+                count *= extent
+            if self.facts.varying[k] and not self.horizontal:
+                count *= self.kernel.vector.lanes
+            kind = self._row_type(k)
+            if count * self.kernel.body[k].dtype.itemsize * 2 <= STACK_BYTES:
+                self.writer.line(f"alignas(64) {kind} row{k}[{count}];")
+            else:
+                self.writer.line(f"{kind}* const row{k} = icpu::scratch<{kind}, {slot}>({count});")
+
+    def _row_place(self, position: int) -> str:
+        offset, stride = const(0), 1
+        for loop, extent in reversed(list(zip(self._row_loops(position), self._row_extents(position), strict=True))):
+            offset, stride = offset + of(loop) * stride, stride * extent
+        if self.facts.varying[position] and not self.horizontal:
+            offset = offset * self.kernel.vector.lanes
+        return f"row{position} + {self.values.expr(offset)}"
+
+    def _save(self, position: int) -> None:
+        extra = ", icpu::Full<1>{}" if self.facts.varying[position] else ""
+        self.writer.line(f"icpu::store({self._row_place(position)}, v{position}{extra});")
+
+    def _restore(self, position: int) -> None:
+        extra = ", icpu::Full<1>{}" if self.facts.varying[position] else ""
+        self.values.define(position, f"icpu::load({self._row_place(position)}{extra})")
+
+    # -- phases ------------------------------------------------------------------------------------------------------
+    def _phase(self, number: int, phase: Phase) -> None:
+        arguments = [self._reduce(k).arg for k in phase.reduces]
+        roots = arguments + [k for n in phase.stores for k in store_operands(self.kernel.stores[n])]
+        done = self._reduces() & self._written
+        needed = self.facts.closure(roots, frozenset(self._filled) | done)
+        missing = sorted((needed & self._reduces()) - self._written)
+        if missing:
+            raise InternalError(
+                STAGE, f"{self.kernel.label}: phase {number} needs the reduction %{missing[0]} too early"
+            )
+        self._define(k for k in needed if self.facts.level[k] <= self.facts.outer_level)
+        unroll = unroll_of(self.facts, phase, needed)
+        for k in phase.reduces:
+            self._declare_accumulator(k, unroll)
+        scope = set(self._written)
+        with ExitStack() as stack:
+            for level, loop in enumerate(self.kernel.inner, self.facts.outer_level + 1):
+                stack.enter_context(self._loop(loop, "0", None, unroll if loop == self.vector else 1))
+                self._inner_values(k for k in needed if self.facts.level[k] == level)
+            for k in phase.reduces:
+                self._accumulate(k, unroll)
+            for n in phase.stores:
+                self.values.store(n)
+        self._written = scope
+        self._filled |= self._kept & needed
+        for k in phase.reduces:
+            self._finish(k, unroll)
+
+    def _inner_values(self, positions: Iterable[int]) -> None:
+        for k in sorted(positions):
+            if k in self._filled:
+                self._restore(k)
+            else:
+                self.values.emit(k)
+                if k in self._kept:
+                    self._save(k)
+            self._written.add(k)
+
+    def _accumulator(self, position: int) -> tuple[str, str]:
+        """(class, element type) of a reduction's accumulator."""
+        reduce = self._reduce(position)
+        dtype = self.kernel.body[reduce.arg].dtype
+        name = ACCUMULATOR[reduce.kind]
+        if reduce.kind == "sum" and cascade_needed(self.facts, dtype, self._lanes_differ(position)):
+            name = "CascadeSum"
+        return f"icpu::{name}", SCALAR[dtype]
+
+    def _reduce(self, position: int) -> Reduce:
+        instr = self.kernel.body[position]
+        if not isinstance(instr, Reduce):
+            raise InternalError(STAGE, f"{self.kernel.label}: %{position} is not a reduction")
+        return instr
+
+    def _lanes_differ(self, position: int) -> bool:
+        """Whether the accumulator is a vector."""
+        return self.horizontal or self.facts.varying[position]
+
+    def _declare_accumulator(self, position: int, unroll: int) -> None:
+        name, element = self._accumulator(position)
+        copies = f"[{unroll}]" if unroll > 1 else ""
+        if not self._lanes_differ(position):
+            self.writer.line(f"{name}<{element}> acc{position};")
+        elif self.horizontal:
+            self.writer.line(f"{name}<icpu::value_t<{element}>> acc{position}{copies};")
+        else:
+            self.writer.line(f"auto acc{position} = icpu::accumulator<{name}, {element}>(lanes);")
+
+    def _accumulate(self, position: int, unroll: int) -> None:
+        reduce = self._reduce(position)
+        vector = self._lanes_differ(position)
+        arguments = [self.values.operand(reduce.arg, vector=vector)]
+        if reduce.kind in ("argmax", "argmin"):
+            place = self._flat_position()
+            arguments.append(self.values.lanes_index(place) if vector else self.values.expr(place))
+        if self.horizontal:
+            arguments.append("lanes")
+        part = "[part]" if unroll > 1 else ""
+        self.writer.line(f"acc{position}{part}.add({', '.join(arguments)});")
+
+    def _flat_position(self) -> Expr:
+        place, stride = const(0), ONE
+        for loop in reversed(self.kernel.inner):
+            place, stride = place + of(loop) * stride, stride * size_of(loop)
+        return place
+
+    def _finish(self, position: int, unroll: int) -> None:
+        reduce = self._reduce(position)
+        text = f"icpu::total(acc{position})" if self.horizontal else f"acc{position}.result()"
+        if reduce.dtype in NARROW:
+            kind = SCALAR[reduce.dtype]
+            text = f"icpu::wrap<{kind}>({text})" if self.facts.varying[position] else f"{kind}({text})"
+        self.values.define(position, text)
+        self._written.add(position)
+
+    # -- after the phases --------------------------------------------------------------------------------------------
+    def _outer_stores(self) -> None:
+        inside = {n for phase in self.kernel.phases for n in phase.stores}
+        rest = [n for n in range(len(self.kernel.stores)) if n not in inside]
+        needed = self.facts.closure(
+            (k for n in rest for k in store_operands(self.kernel.stores[n])), self._reduces() & self._written
+        )
+        self._define(needed)
+        for n in rest:
+            self.values.store(n)

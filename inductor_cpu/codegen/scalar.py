@@ -1,0 +1,108 @@
+"""The scalar C++ of every op: one row per op of `ir/ops.py`.
+
+A row maps the kind of the arguments (float, int, bool) to an expression. {0}, {1}, {2} are the arguments, which are
+names or literals; {T} is the C++ type of the arguments, {E} their element type; {status} is where errors go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from inductor_cpu.ir.ops import LOW_PRECISION
+
+
+@dataclass(frozen=True)
+class Row:
+    """C++ expressions by kind of argument; None where the op does not take the kind. low: for bf16 and f16, where they
+    differ from the other floats; "" for none."""
+
+    float: str | None = None
+    int: str | None = None
+    bool: str | None = None
+    low: str | None = None
+
+    def template(self, dtype: torch.dtype) -> str | None:
+        """The expression for arguments of this dtype."""
+        if dtype == torch.bool:
+            return self.bool
+        if self.low is not None and dtype in LOW_PRECISION:
+            return self.low or None
+        return self.float if dtype.is_floating_point else self.int
+
+
+def _std(names: str) -> dict[str, Row]:
+    return {name: Row(float=f"std::{name}({{0}})") for name in names.split()}
+
+
+def _icpu(names: str) -> dict[str, Row]:
+    return {name: Row(float=f"icpu::{name}({{0}})") for name in names.split()}
+
+
+def _compare(name: str, operator: str) -> dict[str, Row]:
+    text = f"{{0}} {operator} {{1}}"
+    return {name: Row(float=text, int=text, bool=text)}
+
+
+def _bits(name: str, operator: str) -> dict[str, Row]:
+    return {name: Row(int=f"{{T}}({{0}} {operator} {{1}})", bool=f"bool({{0}} {operator} {{1}})")}
+
+
+def _logic(name: str, operator: str) -> dict[str, Row]:
+    return {name: Row(bool=f"{{0}} {operator} {{1}}")}
+
+
+SCALAR: dict[str, Row] = {
+    "neg": Row(float="-{0}", int="icpu::neg({0})"),
+    "abs": Row(float="std::abs({0})", int="icpu::abs({0})"),
+    "sign": Row(float="icpu::sign({0})", int="icpu::sign({0})"),
+    "relu": Row(float="icpu::relu({0})", int="icpu::relu({0})"),
+    **_std("floor ceil trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh"),
+    **_std("asinh acosh atanh erf erfc lgamma isnan isinf"),
+    **_icpu("rsqrt erfinv digamma i0 sigmoid signbit"),
+    "round": Row(float="std::nearbyint({0})"),
+    "reciprocal": Row(float="{T}(1) / {0}"),
+    "logical_not": Row(bool="!{0}"),
+    "bitwise_not": Row(int="icpu::bitwise_not({0})", bool="!{0}"),
+    "add": Row(float="{0} + {1}", int="icpu::add({0}, {1})"),
+    "sub": Row(float="{0} - {1}", int="icpu::sub({0}, {1})"),
+    "mul": Row(float="{0} * {1}", int="icpu::mul({0}, {1})"),
+    "div": Row(float="{0} / {1}"),
+    "fmod": Row(float="std::fmod({0}, {1})", int="icpu::fmod({0}, {1}, {status})"),
+    "remainder": Row(float="icpu::remainder({0}, {1})", int="icpu::remainder({0}, {1}, {status})"),
+    "floordiv": Row(int="icpu::floordiv({0}, {1}, {status})"),
+    "truncdiv": Row(int="icpu::truncdiv({0}, {1}, {status})"),
+    "pow": Row(float="std::pow({0}, {1})"),
+    "atan2": Row(float="std::atan2({0}, {1})"),
+    "hypot": Row(float="std::hypot({0}, {1})"),
+    "nextafter": Row(float="icpu::nextafter<{E}>({0}, {1})"),
+    "ipow": Row(int="icpu::ipow({0}, {1})"),
+    "copysign": Row(float="std::copysign({0}, {1})"),
+    "maximum": Row(*["icpu::maximum({0}, {1})"] * 3),
+    "minimum": Row(*["icpu::minimum({0}, {1})"] * 3),
+    "fmax": Row(float="std::fmax({0}, {1})"),
+    "fmin": Row(float="std::fmin({0}, {1})"),
+    **_compare("eq", "=="),
+    **_compare("ne", "!="),
+    **_compare("lt", "<"),
+    **_compare("le", "<="),
+    **_compare("gt", ">"),
+    **_compare("ge", ">="),
+    **_logic("logical_and", "&&"),
+    **_logic("logical_or", "||"),
+    **_logic("logical_xor", "!="),
+    **_bits("bitwise_and", "&"),
+    **_bits("bitwise_or", "|"),
+    **_bits("bitwise_xor", "^"),
+    "lshift": Row(int="icpu::lshift({0}, {1})"),
+    "rshift": Row(int="icpu::rshift({0}, {1})"),
+    "where": Row(*["{0} ? {1} : {2}"] * 3),
+    "check_index": Row(int="icpu::check_index({0}, {1}, status)"),
+}
+
+#: Ops that need a header besides the prelude.
+HEADERS: dict[str, str] = dict.fromkeys(("erfinv", "digamma", "i0"), "special_math.h")
+
+#: Ops that divide integers, and so must tell about a zero divisor.
+DIVISIONS: frozenset[str] = frozenset({"fmod", "remainder", "floordiv", "truncdiv"})

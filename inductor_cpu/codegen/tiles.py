@@ -1,0 +1,76 @@
+"""Square tiles: which accesses of a kernel are contiguous along another loop than the vectorized one.
+
+A copy that changes the order of dimensions has vectors along one of them only: the other side would be a gather or a
+scatter. Where that side is contiguous along a second loop, a square of both loops is read with whole vectors, turned
+over in registers, and the body reads the turned tile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+
+from inductor_cpu.codegen.cxx import LANE
+from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.nodes import Load
+
+#: A second loop that is shorter than this leaves too much of a tile empty.
+SHORTEST = 4
+
+_TILED_LANES = frozenset({"float", "int32_t"})
+
+
+@dataclass(frozen=True)
+class Tile:
+    """loop: the second loop. loads: positions, stores: numbers of the accesses that are contiguous along it."""
+
+    loop: Sym
+    loads: frozenset[int]
+    stores: frozenset[int]
+
+
+def find_tile(kernel: Kernel) -> Tile | None:
+    """The tile of a pointwise kernel, if some strided access has a loop along which it is contiguous."""
+    vector = kernel.vector.loop
+    if vector is None or kernel.inner or vector not in kernel.outer:
+        return None
+    access = dict(kernel.vector.access)
+    loads = {
+        k: instr.index[0]
+        for k, instr in enumerate(kernel.body)
+        if isinstance(instr, Load)
+        and access.get(k) == "strided"
+        and instr.mask is None
+        and _fits(instr.index[0], instr.dtype, vector)
+    }
+    stores = {
+        n: store.index[0]
+        for n, store in enumerate(kernel.stores)
+        if access.get(-1 - n) == "strided"
+        and store.mask is None
+        and store.mode == "set"
+        and _fits(store.index[0], kernel.body[store.value].dtype, vector)
+    }
+    counts = Counter(loop for expr in (*loads.values(), *stores.values()) for loop in _contiguous_loops(kernel, expr))
+    if not counts:
+        return None
+    best = max(counts, key=lambda loop: (counts[loop], kernel.outer.index(loop)))
+    return Tile(
+        best,
+        frozenset(k for k, expr in loads.items() if best in _contiguous_loops(kernel, expr)),
+        frozenset(n for n, expr in stores.items() if best in _contiguous_loops(kernel, expr)),
+    )
+
+
+def _fits(expr: Expr, dtype: torch.dtype, vector: Sym) -> bool:
+    """Whether the access has a constant stride along the lanes, and lanes that a tile can hold."""
+    plain = expr.coefficient(vector) is not None and not any(s.kind == "value" for s in expr.symbols)
+    return plain and LANE[dtype] in _TILED_LANES
+
+
+def _contiguous_loops(kernel: Kernel, expr: Expr) -> list[Sym]:
+    loops = [loop for loop in kernel.outer if loop != kernel.vector.loop and expr.coefficient(loop) == 1]
+    return [loop for loop in loops if loop.size is not None and (loop.size.as_int or SHORTEST) >= SHORTEST]

@@ -1,0 +1,84 @@
+"""Choices of the generator that only change speed or accuracy: unrolling, units per vector, cascaded sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.ir.index import Expr, Sym, product
+from inductor_cpu.ir.kernel import Phase
+from inductor_cpu.ir.nodes import Const
+
+#: Copies of the accumulators in a reduction over lanes: enough to hide the latency of an add.
+MAX_UNROLL = 4
+
+#: A body with more values than this gains nothing from unrolling and grows the code.
+LONG_BODY = 24
+
+#: Terms that one lane may add up before rounding errors call for a cascade.
+MAX_CHAIN = 512
+
+
+#: Work, in adds, that pays for one more thread: an empty parallel region costs about a microsecond.
+GRAIN = 20_480
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a person may choose about generated code. threads: most threads of a kernel, None for torch's number at the
+    time of the call; grain: least work of a thread, in adds; tiling: turn square tiles over in registers where operands
+    are contiguous along different loops."""
+
+    threads: int | None = None
+    grain: int = GRAIN
+    tiling: bool = True
+
+
+def _extent(sizes: list[Expr]) -> int | None:
+    return product(sizes).as_int
+
+
+def unroll_of(facts: Facts, phase: Phase, needed: frozenset[int]) -> int:
+    """Copies of a phase's step over vectors; more than 1 only where the vectorized loop is the innermost one."""
+    kernel = facts.kernel
+    if not phase.reduces or kernel.vector.loop is None or kernel.inner[-1] != kernel.vector.loop:
+        return 1
+    inside = [k for k in needed if facts.level[k] == facts.inner_level and not isinstance(kernel.body[k], Const)]
+    size = kernel.vector.loop.size
+    vectors = None if size is None or size.as_int is None else size.as_int // kernel.vector.lanes
+    if len(inside) > LONG_BODY or (vectors is not None and vectors < 2):
+        return 1
+    return MAX_UNROLL if vectors is None or vectors >= MAX_UNROLL else 2
+
+
+def vertical_units(facts: Facts) -> int:
+    """Units per vector where the lanes are outputs of a reduction: several, so that several rows' adds overlap."""
+    kernel = facts.kernel
+    vector = kernel.vector.loop
+    if vector is None or vector not in kernel.outer or not kernel.inner or kernel.kept:
+        return 1
+    aligned = any(_needs_alignment(facts, position, vector) for position in facts.access)
+    size = None if vector.size is None else vector.size.as_int
+    short = size is not None and size < 4 * kernel.vector.lanes
+    return 1 if aligned or short or len(kernel.body) > LONG_BODY else 4
+
+
+def cascade_needed(facts: Facts, dtype: torch.dtype, vector: bool) -> bool:
+    """Whether a sum adds so many terms per lane that it must sum blocks."""
+    if not dtype.is_floating_point:
+        return False
+    kernel = facts.kernel
+    terms = _extent([s.size for s in kernel.inner if s.size is not None])
+    lanes = kernel.vector.lanes if vector and kernel.vector.loop in kernel.inner else 1
+    return terms is None or terms > MAX_CHAIN * lanes
+
+
+def _needs_alignment(facts: Facts, position: int, vector: Sym) -> bool:
+    """Whether an access is uniform or contiguous only within a unit: its address changes in steps of the unit."""
+    coefficient = facts.address(position).coefficient(vector)
+    access = facts.load_access(position)
+    if access == "uniform":
+        return coefficient is None or bool(coefficient.terms)
+    return access == "contiguous" and coefficient is None

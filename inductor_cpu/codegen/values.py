@@ -1,0 +1,302 @@
+"""Emission of single instructions and stores, as scalar or as vector code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from inductor_cpu.codegen.address import VectorIndex, scalar_text
+from inductor_cpu.codegen.analysis import STAGE, Facts, value_position
+from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, ROUND, SCALAR, literal
+from inductor_cpu.codegen.scalar import DIVISIONS
+from inductor_cpu.codegen.scalar import SCALAR as SCALAR_OPS
+from inductor_cpu.codegen.text import Writer
+from inductor_cpu.codegen.vector import LEAVES_RANGE
+from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.index import Expr, Sym, of
+from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Scalar, Store
+from inductor_cpu.ir.ops import LOW_PRECISION, OPS
+
+_NO_SYMBOL = Sym("none", "loop")
+
+
+class Values:
+    """Writes the C++ of values and stores of one kernel.
+
+    Names: p0, p1... are the buffers in the order of the kernel's arguments, n0... its sizes, i0... outer loops, r0...
+    inner loops, v0... the values by position in the body. `lanes` is in scope wherever vector code is written."""
+
+    def __init__(self, facts: Facts, writer: Writer) -> None:
+        self.facts, self.kernel, self.writer = facts, facts.kernel, writer
+        self._pointers = {arg.buffer: f"p{i}" for i, arg in enumerate(self.kernel.args)}
+        self._dtypes = {arg.buffer: arg.dtype for arg in self.kernel.args}
+        self._symbols = {s: f"n{i}" for i, s in enumerate(self.kernel.sizes)}
+        self._symbols |= {s: f"i{i}" for i, s in enumerate(self.kernel.outer)}
+        self._symbols |= {s: f"r{i}" for i, s in enumerate(self.kernel.inner)}
+        self._tile_start = Sym("tile", "loop")
+        if facts.tile is not None:
+            self._symbols[self._tile_start] = self.tile_name("start")
+        self._vector_index = VectorIndex(
+            self.symbol,
+            self.kernel.vector.loop or _NO_SYMBOL,
+            lambda s: facts.varying[value_position(s)],
+            lambda s: self.operand(value_position(s), vector=True),
+            lambda s: f"v{value_position(s)}_lanes[lane]",
+        )
+
+    # -- names -------------------------------------------------------------------------------------------------------
+    def symbol(self, symbol: Sym) -> str:
+        """The C++ name of a symbol. Raises InternalError for one that the kernel does not define."""
+        if symbol.kind == "value":
+            return self.operand(value_position(symbol), vector=False)
+        if symbol not in self._symbols:
+            raise InternalError(
+                STAGE, f"{self.kernel.label}: symbol {symbol} is neither a loop nor a size of the kernel"
+            )
+        return self._symbols[symbol]
+
+    def expr(self, expr: Expr) -> str:
+        """An index expression as an int64_t; the vector loop's variable means lane 0."""
+        return scalar_text(expr, self.symbol)
+
+    def operand(self, position: int, *, vector: bool) -> str:
+        """A value as an operand of scalar or of vector code."""
+        instr = self.kernel.body[position]
+        name = literal(instr.value, instr.dtype) if isinstance(instr, Const) else f"v{position}"
+        if vector:
+            return name if self.facts.varying[position] else f"lanes.vec({name})"
+        return f"({name})" if name.startswith("-") else name
+
+    def _fill(self, load: Load, *, vector: bool) -> str:
+        text = literal(load.fill, load.dtype)
+        return f"lanes.vec({text})" if vector else text
+
+    def _address(self, buffer: str, expr: Expr) -> str:
+        offset = self.expr(expr)
+        pointer = self._pointers.get(buffer)
+        if pointer is None:
+            raise InternalError(STAGE, f"{self.kernel.label}: buffer {buffer} is not an argument of the kernel")
+        return pointer if offset == "0" else f"{pointer} + {offset}"
+
+    # -- values ------------------------------------------------------------------------------------------------------
+    def emit(self, position: int) -> None:
+        """Write the definition of a value. Constants have none, reductions are written by the loops."""
+        instr = self.kernel.body[position]
+        vector = self.facts.varying[position]
+        if isinstance(instr, Const):
+            return
+        if isinstance(instr, Index):
+            text = self._index(instr.expr, vector=vector)
+        elif isinstance(instr, Load):
+            text = self._load(position, instr)
+        elif isinstance(instr, Scalar):
+            text = self._scalar_op(position, instr, vector=vector)
+        elif isinstance(instr, Cast):
+            text = self._cast(position, instr, vector=vector)
+        else:
+            raise InternalError(STAGE, f"{self.kernel.label}: %{position} is used before its reduction is complete")
+        self.define(position, text)
+
+    def define(self, position: int, text: str) -> None:
+        """Write `const T v = text`."""
+        kind = "auto" if self.facts.varying[position] else SCALAR[self.kernel.body[position].dtype]
+        self.writer.line(f"const {kind} v{position} = {text};")
+
+    def _index(self, expr: Expr, *, vector: bool) -> str:
+        return self.lanes_index(expr) if vector else self.expr(expr)
+
+    def lanes_index(self, expr: Expr) -> str:
+        """An index expression as a vector of int64_t."""
+        return self._vector_index.text(expr)
+
+    def offsets(self, expr: Expr) -> tuple[str, str]:
+        """(offset of lane 0 or "0", offsets of the lanes relative to it) of an address that differs between lanes."""
+        stride = self._vector_index.stride(expr)
+        if stride is not None and not self._vector_index.by_lane(expr):
+            return self.expr(expr), f"lanes.iota(0, {self.expr(stride)})"
+        return "0", self.lanes_index(expr)
+
+    # -- tiles -------------------------------------------------------------------------------------------------------
+    def tile_name(self, suffix: str) -> str:
+        """A name that belongs to the tile's loop."""
+        return "" if self.facts.tile is None else f"{self.symbol(self.facts.tile.loop)}_{suffix}"
+
+    def _tile_move(self, function: str, buffer: str, expr: Expr, tile: str) -> str:
+        assert self.facts.tile is not None
+        stride = self._vector_index.stride(expr)
+        if stride is None:
+            raise InternalError(STAGE, f"{self.kernel.label}: no stride in {expr}")
+        start = expr.substitute({self.facts.tile.loop: of(self._tile_start)})
+        count = f"{self.tile_name('end')} - {self.tile_name('start')}"
+        place = self._address(buffer, start)
+        return f"icpu::{function}({place}, {self.expr(stride)}, {count}, lanes, {tile});"
+
+    def open_tiles(self) -> None:
+        """Declare the tiles and fill those that are loaded. The stride is that of the lanes."""
+        tile = self.facts.tile
+        assert tile is not None
+        named = [(f"tile_v{k}", self.kernel.body[k].dtype) for k in sorted(tile.loads)]
+        named += [(f"tile_s{n}", self.kernel.body[self.kernel.stores[n].value].dtype) for n in sorted(tile.stores)]
+        for name, dtype in named:
+            self.writer.line(f"alignas(64) {LANE[dtype]} {name}[icpu::kLanes * icpu::kLanes];")
+        for k in sorted(tile.loads):
+            load = self.kernel.body[k]
+            assert isinstance(load, Load)
+            self.writer.line(self._tile_move("load_tile", load.buffer, load.index[0], f"tile_v{k}"))
+
+    def close_tiles(self) -> None:
+        """Write the tiles that are stored."""
+        assert self.facts.tile is not None
+        for n in sorted(self.facts.tile.stores):
+            store = self.kernel.stores[n]
+            self.writer.line(self._tile_move("store_tile", store.buffer, store.index[0], f"tile_s{n}"))
+
+    def _tile_row(self, name: str) -> str:
+        assert self.facts.tile is not None
+        return f"{name} + ({self.symbol(self.facts.tile.loop)} - {self.tile_name('start')}) * icpu::kLanes"
+
+    # -- loads -------------------------------------------------------------------------------------------------------
+    def _load(self, position: int, load: Load) -> str:
+        if self.facts.tile is not None and position in self.facts.tile.loads:
+            return f"icpu::load({self._tile_row(f'tile_v{position}')}, icpu::Full<1>{{}})"
+        access = self.facts.load_access(position)
+        mask_varies = load.mask is not None and self.facts.varying[load.mask]
+        if access == "uniform" and not mask_varies:
+            text = f"icpu::load({self._address(load.buffer, load.index[0])})"
+            return self._guarded(load, text, vector=False)
+        extra = ""
+        if mask_varies and load.mask is not None:
+            extra = f", {self.operand(load.mask, vector=True)}, {self._fill(load, vector=True)}"
+        if access in ("uniform", "contiguous"):
+            function = "load" if access == "contiguous" else "load_uniform"
+            text = f"icpu::{function}({self._address(load.buffer, load.index[0])}, lanes{extra})"
+        else:
+            base, lanes = self.offsets(load.index[0])
+            pointer = self._pointers[load.buffer]
+            text = f"icpu::gather({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, lanes{extra})"
+        return text if mask_varies else self._guarded(load, text, vector=True)
+
+    def _guarded(self, load: Load, text: str, *, vector: bool) -> str:
+        if load.mask is None:
+            return text
+        return f"{self.operand(load.mask, vector=False)} ? {text} : {self._fill(load, vector=vector)}"
+
+    # -- ops ---------------------------------------------------------------------------------------------------------
+    def _scalar_op(self, position: int, instr: Scalar, *, vector: bool) -> str:
+        dtype = self.kernel.body[instr.args[-1]].dtype
+        if not vector:
+            text = self._scalar_text(instr, dtype, [self.operand(k, vector=False) for k in instr.args])
+        elif instr.op == "where" and not self.facts.varying[instr.args[0]]:
+            yes, no = (self.operand(k, vector=True) for k in instr.args[1:])
+            text = f"{self.operand(instr.args[0], vector=False)} ? {yes} : {no}"
+        else:
+            text = self._vector_text(position, instr, dtype)
+        if instr.dtype in LOW_PRECISION and not OPS[instr.op].exact and not self.facts.only_stored(position):
+            return f"{ROUND[instr.dtype]}({text})"
+        return text
+
+    def _scalar_text(self, instr: Scalar, dtype: torch.dtype, args: list[str]) -> str:
+        template = SCALAR_OPS[instr.op].template(dtype)
+        if template is None:
+            raise InternalError(STAGE, f"{self.kernel.label}: no C++ for {instr.op} of {dtype}")
+        text = template.replace("{T}", SCALAR[dtype]).replace("{E}", ELEMENT[dtype])
+        text = text.replace("{status}", self._status_of(instr))
+        for number, arg in enumerate(args):
+            text = text.replace(f"{{{number}}}", arg)
+        return text
+
+    def _status_of(self, instr: Scalar) -> str:
+        divisor = self.kernel.body[instr.args[-1]]
+        return "icpu::NoStatus{}" if isinstance(divisor, Const) and divisor.value else "status"
+
+    def _vector_text(self, position: int, instr: Scalar, dtype: torch.dtype) -> str:
+        row = VECTOR_OPS.get(instr.op)
+        template = row.template(dtype) if row else None
+        args = [self.operand(k, vector=True) for k in instr.args]
+        if template is None or (position in self.kernel.vector.lanewise and instr.op not in ("where", "check_index")):
+            return self._lane_by_lane(instr, dtype, args)
+        text = template.replace("{T}", SCALAR[dtype]).replace("{lanes}", "lanes")
+        for number, arg in enumerate(args):
+            text = text.replace(f"{{{number}}}", arg)
+        if dtype in NARROW and instr.dtype == dtype and instr.op in LEAVES_RANGE:
+            return f"icpu::wrap<{SCALAR[dtype]}>({text})"
+        return text
+
+    def _lane_by_lane(self, instr: Scalar, dtype: torch.dtype, args: list[str]) -> str:
+        kind, result = SCALAR[dtype], SCALAR[instr.dtype]
+        names = [f"x{n}" for n in range(len(args))]
+        types = kind if result == kind else f"{kind}, {result}"
+        head = ", ".join(f"{kind} {name}" for name in names)
+        body = self._scalar_text(instr, dtype, names)
+        return f"icpu::lanewise<{types}>(lanes, [&]({head}) {{ return {body}; }}, {', '.join(args)})"
+
+    @property
+    def needs_status(self) -> bool:
+        """Whether any instruction can report an error."""
+        return any(
+            isinstance(instr, Scalar)
+            and (
+                instr.op == "check_index"
+                or (instr.op in DIVISIONS and not instr.dtype.is_floating_point and self._status_of(instr) == "status")
+            )
+            for instr in self.kernel.body
+        )
+
+    # -- conversion --------------------------------------------------------------------------------------------------
+    def _cast(self, position: int, instr: Cast, *, vector: bool) -> str:
+        source = self.kernel.body[instr.arg].dtype
+        text = self.operand(instr.arg, vector=vector)
+        to = LANE if vector else SCALAR
+        if to[instr.dtype] != to[source]:
+            text = f"icpu::convert<{to[instr.dtype]}>({text})"
+        if vector and instr.dtype in NARROW and source not in (instr.dtype, torch.bool):
+            text = f"icpu::wrap<{SCALAR[instr.dtype]}>({text})"
+        rounds = instr.dtype in LOW_PRECISION and source not in (instr.dtype, torch.bool)
+        if rounds and not self.facts.only_stored(position):
+            text = f"{ROUND[instr.dtype]}({text})"
+        return text
+
+    # -- stores ------------------------------------------------------------------------------------------------------
+    def store(self, number: int) -> None:
+        """Write a store. Raises InternalError if the value has another dtype than the buffer."""
+        store = self.kernel.stores[number]
+        dtype = self.kernel.body[store.value].dtype
+        if self._dtypes.get(store.buffer) != dtype:
+            raise InternalError(STAGE, f"{self.kernel.label}: a store of {dtype} into {store.buffer}")
+        uniform = self.kernel.vector.loop is None or not self._store_varies(number, store)
+        emit: Callable[[Store, int], str] = self._store_scalar if uniform else self._store_vector
+        text = emit(store, number)
+        if store.mask is not None and (uniform or not self.facts.varying[store.mask]):
+            text = f"if ({self.operand(store.mask, vector=False)}) {text}"
+        self.writer.line(text)
+
+    def _store_varies(self, number: int, store: Store) -> bool:
+        masked = store.mask is not None and self.facts.varying[store.mask]
+        return self.facts.store_access(number) != "uniform" or masked or self.facts.varying[store.value]
+
+    def _store_scalar(self, store: Store, number: int) -> str:
+        value = self.operand(store.value, vector=False)
+        function = "store"
+        if store.mode == "add":
+            function = "atomic_add" if self.kernel.parallel else "store_add"
+        return f"icpu::{function}({self._address(store.buffer, store.index[0])}, {value});"
+
+    def _store_vector(self, store: Store, number: int) -> str:
+        access = self.facts.store_access(number)
+        if store.mode == "add" and (access != "contiguous" or self.kernel.parallel):
+            raise InternalError(
+                STAGE, f"{self.kernel.label}: lanes or threads of store {number} may add to one element"
+            )
+        value = self.operand(store.value, vector=True)
+        if self.facts.tile is not None and number in self.facts.tile.stores:
+            return f"icpu::store({self._tile_row(f'tile_s{number}')}, {value}, icpu::Full<1>{{}});"
+        masked = store.mask is not None and self.facts.varying[store.mask]
+        extra = f", {self.operand(store.mask, vector=True)}" if masked and store.mask is not None else ""
+        if access == "contiguous":
+            function = "store_add" if store.mode == "add" else "store"
+            return f"icpu::{function}({self._address(store.buffer, store.index[0])}, {value}, lanes{extra});"
+        base, lanes = self.offsets(store.index[0])
+        pointer = self._pointers[store.buffer]
+        return f"icpu::scatter({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, {value}, lanes{extra});"

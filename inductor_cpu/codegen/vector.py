@@ -1,0 +1,65 @@
+"""The vector C++ of ops, with the same kinds of rows as `codegen/scalar.py`.
+
+A missing row, or kind, means that the op runs lane by lane through its scalar row. {T} is the element type, {lanes} the
+lanes that take part. Narrow integers are held in 32-bit lanes and wrapped after the ops in `LEAVES_RANGE`.
+"""
+
+from __future__ import annotations
+
+from inductor_cpu.codegen.scalar import Row
+
+
+def _call(names: str) -> dict[str, Row]:
+    return {name: Row(float=f"icpu::{name}({{0}})") for name in names.split()}
+
+
+def _call2(names: str) -> dict[str, Row]:
+    return {name: Row(float=f"icpu::{name}({{0}}, {{1}})") for name in names.split()}
+
+
+def _infix(name: str, operator: str, *, floats: bool = True, bools: bool = False) -> dict[str, Row]:
+    text = f"{{0}} {operator} {{1}}"
+    return {name: Row(float=text if floats else None, int=text, bool=text if bools else None)}
+
+
+VECTOR: dict[str, Row] = {
+    "neg": Row(float="-{0}", int="-{0}"),
+    "abs": Row(float="icpu::abs({0})", int="icpu::abs({0})"),
+    "sign": Row(float="icpu::sign({0})", int="icpu::sign({0})"),
+    "relu": Row(float="icpu::relu({0})", int="icpu::relu({0})"),
+    **_call("floor ceil trunc sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan"),
+    **_call("sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid isnan isinf signbit"),
+    "round": Row(float="icpu::rint({0})"),
+    "logical_not": Row(bool="!{0}"),
+    "bitwise_not": Row(int="~{0}", bool="!{0}"),
+    **_infix("add", "+"),
+    **_infix("sub", "-"),
+    **_infix("mul", "*"),
+    "div": Row(float="{0} / {1}"),
+    **_call2("fmod remainder pow atan2 hypot copysign fmax fmin"),
+    "nextafter": Row(float="icpu::nextafter({0}, {1})", low=""),  # bf16 and f16: lane by lane
+    "maximum": Row(*["icpu::maximum({0}, {1})"] * 3),
+    "minimum": Row(*["icpu::minimum({0}, {1})"] * 3),
+    **_infix("eq", "==", bools=True),
+    **_infix("ne", "!=", bools=True),
+    **_infix("lt", "<", bools=True),
+    **_infix("le", "<=", bools=True),
+    **_infix("gt", ">", bools=True),
+    **_infix("ge", ">=", bools=True),
+    "logical_and": Row(bool="{0} & {1}"),
+    "logical_or": Row(bool="{0} | {1}"),
+    "logical_xor": Row(bool="{0} ^ {1}"),
+    **_infix("bitwise_and", "&", floats=False, bools=True),
+    **_infix("bitwise_or", "|", floats=False, bools=True),
+    **_infix("bitwise_xor", "^", floats=False, bools=True),
+    "lshift": Row(int="icpu::lshift<{T}>({0}, {1})"),
+    "rshift": Row(int="icpu::rshift<{T}>({0}, {1})"),
+    "where": Row(*["icpu::select({0}, {1}, {2})"] * 3),
+    "check_index": Row(int="icpu::check_index({0}, {1}, {lanes}, status)"),
+}
+
+#: Ops that run lane by lane for every dtype, because there are no vector instructions for them.
+LANE_BY_LANE: frozenset[str] = frozenset({"erfinv", "digamma", "i0", "ipow", "floordiv", "truncdiv"})
+
+#: Ops whose result can leave the range of a narrow integer.
+LEAVES_RANGE: frozenset[str] = frozenset({"neg", "abs", "add", "sub", "mul", "bitwise_not", "lshift"})

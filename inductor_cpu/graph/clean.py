@@ -1,0 +1,50 @@
+"""Equal views become one node, and copies that nothing needs go.
+
+Later passes then see that two linears read the same input, and that an activation follows its layer (dropout leaves a
+copy behind in inference).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+
+from inductor_cpu.graph.edit import RESHAPES, TRANSPOSES, aten, fake, is_call
+from inductor_cpu.graph.weights import escapes, mutated_inputs, sources
+
+_SHARED = (*RESHAPES, *TRANSPOSES, aten._to_copy.default)
+
+
+def share_views(gm: fx.GraphModule) -> int:
+    """Make equal views and casts of one value one node; returns how many were dropped."""
+    seen: dict[Any, fx.Node] = {}
+    count = 0
+    for node in list(gm.graph.nodes):
+        if not is_call(node, _SHARED) or escapes(node):
+            continue  # results of a graph stay tensors of their own
+        key = (node.target, repr(node.args), repr(node.kwargs))
+        first = seen.setdefault(key, node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            gm.graph.erase_node(node)
+            count += 1
+    return count
+
+
+def drop_copies(gm: fx.GraphModule) -> int:
+    """Let the readers of a copy with the layout of its source read the source; returns how many copies went."""
+    changed = mutated_inputs(gm)
+    count = 0
+    for node in list(gm.graph.nodes):
+        if not is_call(node, (aten.clone.default,)) or escapes(node):
+            continue
+        source = node.args[0]
+        if not isinstance(source, fx.Node) or fake(source).stride() != fake(node).stride():
+            continue
+        if changed.intersection(sources(source)):
+            continue  # the copy may be older than the change
+        node.replace_all_uses_with(source)
+        gm.graph.erase_node(node)
+        count += 1
+    return count

@@ -1,0 +1,192 @@
+"""Convolutions with static weights become oneDNN calls with packed weights and post-ops, channels-last throughout.
+
+activation(convolution(x, w, b))           ->  _convolution_pointwise(x, packed(w), b, activation)
+relu(convolution(x, w, b) + other)         ->  _convolution_pointwise.binary(x, other, packed(w), b, "add", relu)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_cpu.graph.edit import (
+    StrideSpreader,
+    add,
+    args_of,
+    channels_last,
+    fake,
+    is_call,
+    only_user,
+    to_channels_last,
+)
+from inductor_cpu.graph.post_ops import PostOp, binary_post_op, unary_post_op
+from inductor_cpu.graph.tail import find_tail, replace_tail
+from inductor_cpu.graph.weights import growth_reason
+
+aten = torch.ops.aten
+mkldnn = torch.ops.mkldnn
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A convolution or linear that stays with ATen, and why."""
+
+    node: str
+    reason: str
+
+
+def unsupported_dtype(dtype: torch.dtype, what: str) -> str | None:
+    """Why oneDNN cannot compute `what` in this dtype on this CPU; None when it can."""
+    if dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"oneDNN has no {dtype} {what}"
+    if dtype == torch.bfloat16 and not mkldnn._is_mkldnn_bf16_supported():
+        return f"this CPU has no bf16 {what}"
+    if dtype == torch.float16 and not mkldnn._is_mkldnn_fp16_supported():
+        return f"this CPU has no f16 {what}"
+    return None
+
+
+def refusal(conv: fx.Node, weights: frozenset[fx.Node]) -> str | None:
+    """Why a convolution cannot be packed; None when it can."""
+    x, weight, bias, transposed = (args_of(conv)[k] for k in (0, 1, 2, 6))
+    value, kernel = fake(x), fake(weight)
+    if weight not in weights or (bias is not None and bias not in weights):
+        return "its weight is not static"
+    if value.dim() not in (3, 4, 5) or value.dim() != kernel.dim():
+        return f"its input has {value.dim()} dimensions"
+    if value.dtype != kernel.dtype or (bias is not None and fake(bias).dtype != kernel.dtype):
+        return "input, weight and bias have different dtypes"
+    if (reason := unsupported_dtype(value.dtype, "convolution")) is not None:
+        return reason
+    if any(not isinstance(s, int) for s in kernel.shape) or any(s == 0 for s in kernel.shape):
+        return "its weight has a symbolic or empty size"
+    if any(isinstance(s, int) and s == 0 for s in (*value.shape, *fake(conv).shape)):
+        return "its input or result is empty"
+    if transposed and value.dim() == 3:
+        return "oneDNN has no transposed convolution over one dimension"
+    return growth_reason(weight)
+
+
+def pack_convolutions(
+    gm: fx.GraphModule, weights: frozenset[fx.Node], spreader: StrideSpreader
+) -> tuple[int, list[Refusal]]:
+    """Replace convolutions, whose results become channels-last, and bring the strides of all other nodes up to date.
+    Returns how many were replaced, and those left alone."""
+    count = 0
+    refused: list[Refusal] = []
+    for node in list(gm.graph.nodes):
+        if not is_call(node, (aten.convolution.default,)):
+            spreader.visit(node)
+            continue
+        reason = refusal(node, weights)
+        if reason is not None:
+            refused.append(Refusal(node.name, reason))
+            spreader.visit(node)
+            continue
+        _pack(gm.graph, node, spreader)
+        count += 1
+    gm.graph.eliminate_dead_code()
+    return count, refused
+
+
+def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
+    if fake(args_of(conv)[0]).dim() == 3:
+        conv = _over_two_dimensions(graph, conv)
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args_of(conv)
+    tail = find_tail(conv)
+    post = (tail.post.name, list(tail.post.scalars), tail.post.algorithm)
+    before = fake(conv)
+    value = channels_last(before)
+    with graph.inserting_before(conv):
+        source = to_channels_last(graph, x)
+        if transposed:
+            packed = add(
+                graph, mkldnn._reorder_convolution_transpose_weight.default, weight, padding, output_padding, stride,
+                dilation, groups, value=fake(weight),
+            )  # fmt: skip
+            new = add(
+                graph, mkldnn._convolution_transpose_pointwise.default, source, packed, bias, padding, output_padding,
+                stride, dilation, groups, *post, value=value,
+            )  # fmt: skip
+        else:
+            packed = add(
+                graph, mkldnn._reorder_convolution_weight.default, weight, padding, stride, dilation, groups,
+                _typical_size(fake(x)), value=fake(weight),
+            )  # fmt: skip
+            new = add(
+                graph, mkldnn._convolution_pointwise.default, source, packed, bias, padding, stride, dilation, groups,
+                *post, value=value,
+            )  # fmt: skip
+    spreader.changed(new, before)
+    for node in (*replace_tail(graph, tail, new), *new.users):
+        spreader.visit(node)
+
+
+def _over_two_dimensions(graph: fx.Graph, conv: fx.Node) -> fx.Node:
+    """A convolution over one dimension as one over two, the first of size 1."""
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args_of(conv)
+    with graph.inserting_before(conv):
+        x4, w4 = add(graph, aten.unsqueeze.default, x, 2), add(graph, aten.unsqueeze.default, weight, 2)
+        two = add(
+            graph, aten.convolution.default, x4, w4, bias, [1, *stride], [0, *padding], [1, *dilation], transposed,
+            [0, *output_padding], groups,
+        )  # fmt: skip
+        out = add(graph, aten.squeeze.dim, two, 2)
+    conv.replace_all_uses_with(out)
+    return two
+
+
+def _typical_size(value: torch.Tensor) -> list[int]:
+    """An input size to choose the weight's layout for: without one, oneDNN chooses layouts that it then changes at
+    every call."""
+    return [s if isinstance(s, int) else int(s.node.hint or 1) for s in value.shape]
+
+
+# -- operations with another tensor ----------------------------------------------------------------------------------
+def fuse_conv_binaries(gm: fx.GraphModule) -> int:
+    """Let packed convolutions without a post-op take an operation with another tensor, and a relu after it."""
+    order = {node: k for k, node in enumerate(gm.graph.nodes)}
+    count = 0
+    for node in list(gm.graph.nodes):
+        if binary_post_op(node) is not None:
+            count += _fuse_binary(gm.graph, node, order)
+    gm.graph.eliminate_dead_code()
+    return count
+
+
+def _fuse_binary(graph: fx.Graph, node: fx.Node, order: dict[fx.Node, int]) -> bool:
+    name = binary_post_op(node)
+    first = args_of(node)[:1] if name == "sub" else args_of(node)
+    candidates = [n for n in first if _takes_binary(n, node)]
+    if not candidates or args_of(node)[0] is args_of(node)[1]:
+        return False
+    conv = max(candidates, key=lambda n: order[n])  # the later one runs while the other's result is still in the cache
+    other = next(n for n in args_of(node) if n is not conv)
+    if not isinstance(other, fx.Node) or not isinstance(fake(other), torch.Tensor):
+        return False
+    if fake(other).shape != fake(conv).shape or fake(other).dtype != fake(conv).dtype:
+        return False
+    tail, post = only_user(node), unary_post_op(only_user(node))
+    if post is not None and post.name != "relu":
+        post = None  # oneDNN's interface has no other activation after a binary post-op
+    last = node if post is None else tail
+    assert last is not None
+    x, packed, bias, padding, stride, dilation, groups = args_of(conv)[:7]
+    post = post or PostOp("")
+    with graph.inserting_before(node):
+        other = to_channels_last(graph, other)
+        new = add(
+            graph, mkldnn._convolution_pointwise.binary, x, other, packed, bias, padding, stride, dilation, groups,
+            name, 1.0, post.name or None, list(post.scalars), post.algorithm or None, value=fake(conv),
+        )  # fmt: skip
+    last.replace_all_uses_with(new)
+    return True
+
+
+def _takes_binary(node: Any, user: fx.Node) -> bool:
+    if not is_call(node, (mkldnn._convolution_pointwise.default,)):
+        return False
+    return only_user(node) is user and args_of(node)[7] == "none"

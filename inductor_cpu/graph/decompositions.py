@@ -1,0 +1,89 @@
+"""Which operators AOTAutograd takes apart before the compiler sees them.
+
+The table is torch's own: core ATen decompositions plus those of `_EXTRA`. Taken out again are
+
+- operators with a lowering rule: one rule is faster to compile than a dozen small nodes, and keeps eager's rounding;
+- random operators: a decomposition would draw other numbers than eager does;
+- `_WHOLE`: operators whose ATen kernel (or template) is better than anything their parts could become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions, decomposition_table
+
+aten = torch.ops.aten
+
+#: Operators to take apart that core ATen keeps.
+_EXTRA: tuple[str, ...] = (
+    "_adaptive_avg_pool2d",
+    "_batch_norm_with_update",
+    "_batch_norm_with_update_functional",
+    "_batch_norm_no_update",
+    "_log_softmax",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "_softmax",
+    "as_strided_copy",
+    "batch_norm_backward",
+    "conj_physical",
+    "dist",
+    "ldexp",
+    "narrow_copy",
+    "native_batch_norm",
+    "native_group_norm",
+    "native_layer_norm",
+    "new_empty_strided",
+    "permute_copy",
+    "rrelu_with_noise_backward",
+    "tril_indices",
+    "triu_indices",
+    "unbind_copy",
+    "upsample_bicubic2d",
+    "view_copy",
+)
+
+#: Operators that stay whole although core ATen takes them apart.
+_WHOLE: tuple[str, ...] = (
+    "_embedding_bag",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_scaled_dot_product_fused_attention_overrideable",
+    "addmv",
+    "baddbmm",
+    "bucketize",
+    "cumprod",
+    "cumsum",
+    "dot",
+    "mv",
+    "renorm",
+    "take",
+    "vdot",
+)
+
+
+def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]:
+    """Operator overload -> decomposition, without the operators in `lowered` (those that have a lowering rule)."""
+    table = dict(core_aten_decompositions().items())
+    for name in _EXTRA:
+        table.update({op: decomposition_table[op] for op in _overloads(name) if op in decomposition_table})
+    excluded = {op for name in _WHOLE for op in _overloads(name)} | set(lowered)
+    return {op: function for op, function in table.items() if op not in excluded and not _is_random(op)}
+
+
+def _overloads(name: str) -> list[Any]:
+    packet = getattr(aten, name)
+    return [getattr(packet, overload) for overload in packet.overloads()]
+
+
+def _is_random(op: Any) -> bool:
+    """Whether an operator draws random numbers and has a kernel of its own to do so."""
+    return (
+        isinstance(op, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded in op.tags
+        and not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+    )

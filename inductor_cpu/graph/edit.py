@@ -1,0 +1,170 @@
+"""Small tools for graph passes: add nodes with fake values, follow single uses, spread new strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._guards import detect_fake_mode
+
+aten = torch.ops.aten
+
+#: Operators that only change a shape by reading the same elements in the same order.
+RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+
+#: Operators that only change the order of dimensions.
+TRANSPOSES = (aten.permute.default, aten.t.default, aten.transpose.int)
+
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def args_of(node: fx.Node) -> tuple[Any, ...]:
+    """A node's positional arguments, of whatever type (fx's own type for them names fifteen)."""
+    return tuple(node.args)
+
+
+def fake(node: Any) -> Any:
+    """The fake value of a node; anything else is itself."""
+    return node.meta["val"] if isinstance(node, fx.Node) else node
+
+
+def compute_fake(target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What an operator gives for fake arguments. A view of memory that is no longer contiguous becomes a reshape: the
+    lowering reads views as index arithmetic, so only the strides of the result matter here."""
+    values, named = fx.map_arg(args, fake), fx.map_arg(kwargs, fake)
+    mode = detect_fake_mode(
+        [v for v in torch.utils._pytree.tree_leaves((values, named)) if isinstance(v, torch.Tensor)]
+    )
+    if mode is None:
+        raise RuntimeError(f"{target} has no fake arguments")
+    with mode, torch.no_grad():
+        if target in (aten.view.default, aten._unsafe_view.default):
+            return aten.reshape.default(*values, **named)
+        return target(*values, **named)
+
+
+def add(graph: fx.Graph, target: Callable[..., Any], *args: Any, value: Any = None, **kwargs: Any) -> fx.Node:
+    """A call at the graph's insertion point, with its fake value (computed unless given)."""
+    node = graph.call_function(target, args, kwargs)
+    node.meta["val"] = compute_fake(target, args, kwargs) if value is None else value
+    return node
+
+
+def view_again(graph: fx.Graph, view: fx.Node, source: fx.Node) -> fx.Node:
+    """The same view of another value."""
+    target: Any = aten.reshape.default if view.target in RESHAPES else view.target
+    return add(graph, target, source, *args_of(view)[1:])
+
+
+def only_user(node: fx.Node) -> fx.Node | None:
+    """The single node that uses this one, once."""
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def is_call(node: Any, targets: Iterable[Any]) -> bool:
+    """Whether a node calls one of these operators."""
+    return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
+
+
+def is_number(value: Any) -> bool:
+    """Whether an argument is a plain number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def order_of_dims(node: fx.Node) -> list[int]:
+    """Of a transposing node: which dimension of its input each dimension of its result is."""
+    rank = fake(node).dim()
+    if node.target is aten.permute.default:
+        return [int(d) % rank for d in args_of(node)[1]]
+    order = list(range(rank))
+    if node.target is aten.t.default:
+        return order[::-1]
+    a, b = (int(d) % rank for d in args_of(node)[1:3])
+    order[a], order[b] = order[b], order[a]
+    return order
+
+
+def channels_last(value: torch.Tensor) -> torch.Tensor:
+    """A fake tensor like `value`, channels-last when it has four or five dimensions."""
+    mode = detect_fake_mode([value])
+    assert mode is not None
+    with mode:
+        made = torch.empty(tuple(value.shape), dtype=value.dtype)
+        return made.to(memory_format=_FORMATS[value.dim()]) if value.dim() in _FORMATS else made
+
+
+def to_channels_last(graph: fx.Graph, x: fx.Node) -> fx.Node:
+    """`x`, copied unless it is channels-last. For four or five dimensions."""
+    layout = _FORMATS[fake(x).dim()]
+    return x if fake(x).is_contiguous(memory_format=layout) else add(graph, aten.clone.default, x, memory_format=layout)
+
+
+# -- strides -----------------------------------------------------------------------------------------------------------
+class StrideSpreader:
+    """Recomputes fake values downstream of nodes whose results have got other strides, as long as strides differ from
+    before. `visit` takes the nodes in the graph's order. A node that depends on its inputs' strides gets them as they
+    were."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._graph = graph
+        self._dirty: set[fx.Node] = set()
+
+    def changed(self, node: fx.Node, before: torch.Tensor) -> None:
+        """Say that `node`, which is new, has other strides than `before`, the value that it stands for."""
+        node.meta["value_before"] = before
+        self._dirty.add(node)
+
+    def visit(self, node: fx.Node) -> None:
+        """Bring the fake value of a call up to date."""
+        changed = [n for n in node.all_input_nodes if n in self._dirty]
+        if node.op != "call_function" or not changed:
+            return
+        if getattr(node.target, "namespace", "") == "mkldnn":
+            return  # takes any strides, and its own do not depend on them
+        if _depends_on_strides(node):
+            for source in changed:
+                _restore(self._graph, node, source)
+            return
+        target: Any = node.target
+        after = compute_fake(target, node.args, node.kwargs)
+        if _strides(node.meta.get("val")) != _strides(after):
+            node.meta.setdefault("value_before", node.meta.get("val"))
+            node.meta["val"] = after
+            self._dirty.add(node)
+
+
+#: Operators of ATen whose result depends on how their argument lies in memory.
+_BY_STORAGE = ("aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter", "aten::set_", "aten::resize_")
+_OUR_OPERATORS = ("aten", "prims", "mkldnn")
+_SIZES_FROM_DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
+
+
+def _depends_on_strides(node: fx.Node) -> bool:
+    """Custom operators, and those that make new sizes (recomputing them would make the sizes anew)."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return getattr(node.target, "__module__", "") not in ("_operator", "builtins")
+    if node.target.namespace not in _OUR_OPERATORS or node.target._schema.name in _BY_STORAGE:
+        return True
+    return any(tag in node.target.tags for tag in _SIZES_FROM_DATA)
+
+
+def _restore(graph: fx.Graph, node: fx.Node, source: fx.Node) -> None:
+    """Give `node` a copy of `source` with the strides that it had."""
+    before = source.meta["value_before"]
+    if not isinstance(before, torch.Tensor):
+        return
+    strides = [s if isinstance(s, int) else s.node.hint for s in before.stride()]
+    order = sorted(range(before.dim()), key=lambda d: (-strides[d], d))
+    back = [order.index(d) for d in range(before.dim())]
+    with graph.inserting_before(node):
+        moved = add(graph, aten.permute.default, source, order)
+        packed = add(graph, aten.clone.default, moved, memory_format=torch.contiguous_format)
+        copy = add(graph, aten.permute.default, packed, back)
+    node.replace_input_with(source, copy)
+
+
+def _strides(value: Any) -> Any:
+    leaves = torch.utils._pytree.tree_leaves(value)
+    return [tuple(v.stride()) for v in leaves if isinstance(v, torch.Tensor)]

@@ -1,0 +1,183 @@
+"""Linear layers with static weights become oneDNN calls with packed weights; bias, activation and residual fused.
+
+activation(view(addmm(b, x, permute(w))))  ->  view(_linear_pointwise(x, packed(w), b, activation))
+mm(x, permute(w))                          ->  _linear_pointwise(x, packed(w))
+addmm(b, x, w), mm(x, w)                   ->  the same with packed(permute(w))
+view(linear(x)) + other                    ->  view(_linear_pointwise.binary(x, view(other), packed(w), b, "add"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_cpu.graph.convolution import Refusal, unsupported_dtype
+from inductor_cpu.graph.edit import (
+    RESHAPES,
+    TRANSPOSES,
+    add,
+    args_of,
+    fake,
+    is_call,
+    only_user,
+    order_of_dims,
+    view_again,
+)
+from inductor_cpu.graph.post_ops import binary_post_op
+from inductor_cpu.graph.tail import find_tail, replace_tail
+from inductor_cpu.graph.weights import growth_reason
+
+aten = torch.ops.aten
+mkldnn = torch.ops.mkldnn
+
+PRODUCTS = (aten.addmm.default, aten.mm.default)
+
+
+def operands(product: fx.Node) -> tuple[Any, fx.Node, fx.Node]:
+    """(bias or None, x, weight) of a matrix product."""
+    bias, x, weight = args_of(product) if product.target is aten.addmm.default else (None, *args_of(product))
+    return bias, x, weight
+
+
+#: (rows or None when unknown, inner size, columns, dtype) -> why a linear should not be packed, None when it should.
+WhyNotPack = Callable[[int | None, int, int, torch.dtype], str | None]
+
+
+def pack_linears(gm: fx.GraphModule, weights: frozenset[fx.Node], why_not: WhyNotPack) -> tuple[int, list[Refusal]]:
+    """Replace matrix products with a static second operand; returns how many, and those left alone."""
+    count = 0
+    refused: list[Refusal] = []
+    for node in list(gm.graph.nodes):
+        if not is_call(node, PRODUCTS) or node in weights:
+            continue
+        reason = refusal(node, weights) or _slower(node, why_not)
+        if reason is not None:
+            refused.append(Refusal(node.name, reason))
+            continue
+        _pack(gm.graph, node)
+        count += 1
+    gm.graph.eliminate_dead_code()
+    return count, refused
+
+
+def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
+    """Why a matrix product cannot be packed; None when it can."""
+    bias, x, weight = operands(product)
+    value, kernel = fake(x), fake(weight)
+    if weight not in weights:
+        return "its weight is not static"
+    if product.kwargs:
+        return "it scales its operands (beta, alpha)"
+    if value.dtype != kernel.dtype:
+        return f"oneDNN has no linear for {value.dtype} and {kernel.dtype}"
+    if (reason := unsupported_dtype(value.dtype, "linear")) is not None:
+        return reason
+    if any(not isinstance(s, int) or s == 0 for s in kernel.shape):
+        return "its weight has a symbolic or empty size"
+    if any(isinstance(s, int) and s == 0 for s in value.shape):
+        return "its input is empty"
+    if bias is not None and not _is_row(bias, kernel.shape[1], value.dtype):
+        return "its bias is not one row of the weight's dtype"
+    return growth_reason(weight)
+
+
+def _slower(product: fx.Node, why_not: WhyNotPack) -> str | None:
+    _, x, weight = operands(product)
+    rows, (inner, columns) = fake(x).shape[0], fake(weight).shape
+    return why_not(rows if isinstance(rows, int) else None, inner, columns, fake(x).dtype)
+
+
+def _is_row(bias: Any, columns: int, dtype: torch.dtype) -> bool:
+    value = fake(bias)
+    return value.dim() == 1 and value.shape[0] == columns and value.dtype == dtype
+
+
+def _pack(graph: fx.Graph, product: fx.Node) -> None:
+    bias, x, weight = operands(product)
+    tail = find_tail(product)
+    with graph.inserting_before(product):
+        by_rows = transposed(graph, weight)
+        # oneDNN's layout for an unknown number of rows serves all of them, so that all graphs share one copy.
+        packed = add(graph, mkldnn._reorder_linear_weight.default, by_rows, None, value=fake(by_rows))
+        new = add(
+            graph, mkldnn._linear_pointwise.default, x, packed, bias, tail.post.name, list(tail.post.scalars),
+            tail.post.algorithm, value=fake(product),
+        )  # fmt: skip
+    replace_tail(graph, tail, new)
+
+
+def transposed(graph: fx.Graph, weight: fx.Node) -> fx.Node:
+    """The weight as (out, in), taking back a transpose of the graph."""
+    if is_call(weight, TRANSPOSES) and fake(args_of(weight)[0]).dim() == 2 and order_of_dims(weight) == [1, 0]:
+        return args_of(weight)[0]
+    return add(graph, aten.permute.default, weight, [1, 0])
+
+
+# -- operations with another tensor ----------------------------------------------------------------------------------
+def fuse_linear_binaries(gm: fx.GraphModule) -> int:
+    """Let packed linears without a post-op take an operation with another tensor, also through views."""
+    order = {node: k for k, node in enumerate(gm.graph.nodes)}
+    count = 0
+    for node in list(gm.graph.nodes):
+        if binary_post_op(node) is not None:
+            count += _fuse_binary(gm.graph, node, order)
+    gm.graph.eliminate_dead_code()
+    return count
+
+
+def _fuse_binary(graph: fx.Graph, node: fx.Node, order: dict[fx.Node, int]) -> bool:
+    name = binary_post_op(node)
+    pairs = []
+    for value, other in (args_of(node), args_of(node)[::-1])[: 1 if name == "sub" else 2]:
+        path = _path_to_linear(value)
+        if path is not None and isinstance(other, fx.Node) and other is not value:
+            pairs.append((order.get(path[0], 0), path, other))
+    for _, (linear, views, permutation), other in sorted(pairs, key=lambda pair: -pair[0]):
+        shown = views[-1] if views else linear
+        if not _same_type(other, shown) or fake(node).dtype != fake(linear).dtype:
+            continue
+        back = [permutation.index(d) for d in range(len(permutation))]
+        if not fake(other).permute(back).is_contiguous():
+            continue  # the other operand would have to be copied
+        x, packed, bias = args_of(linear)[:3]
+        with graph.inserting_before(node):
+            if permutation != sorted(permutation):
+                other = add(graph, aten.permute.default, other, back)
+            rows = other
+            if fake(other).dim() != 2 or views:
+                rows = add(graph, aten.reshape.default, other, [-1, fake(linear).shape[1]])
+            new = add(graph, mkldnn._linear_pointwise.binary, x, rows, packed, bias, name, value=fake(linear))
+            for view in views:
+                new = view_again(graph, view, new)
+        node.replace_all_uses_with(new)
+        return True
+    return False
+
+
+def _path_to_linear(node: Any) -> tuple[fx.Node, list[fx.Node], list[int]] | None:
+    """(linear, views after it, permutation that they end with): reshapes that keep the columns, then transposes."""
+    views: list[fx.Node] = []
+    while is_call(node, RESHAPES + TRANSPOSES) and only_user(node) is not None:
+        views.insert(0, node)
+        node = args_of(node)[0]
+    if not is_call(node, (mkldnn._linear_pointwise.default,)) or args_of(node)[3] != "none" or len(node.users) != 1:
+        return None
+    permutation = list(range(fake(node).dim()))
+    for view in views:
+        if view.target in RESHAPES:
+            if permutation != sorted(permutation) or fake(view).dim() == 0:
+                return None
+            if fake(view).shape[-1] != fake(node).shape[1]:
+                return None
+            permutation = list(range(fake(view).dim()))
+        else:
+            permutation = [permutation[d] for d in order_of_dims(view)]
+    return node, views, permutation
+
+
+def _same_type(other: fx.Node, shown: fx.Node) -> bool:
+    a, b = fake(other), fake(shown)
+    return isinstance(a, torch.Tensor) and a.shape == b.shape and a.dtype == b.dtype

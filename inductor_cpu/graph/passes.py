@@ -1,0 +1,78 @@
+"""The graph passes in order, FX -> FX. Each is one function in a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from inductor_cpu.graph.affine import fold_affine
+from inductor_cpu.graph.batch_norm import fold_batch_norms
+from inductor_cpu.graph.clean import drop_copies, share_views
+from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_convolutions
+from inductor_cpu.graph.edit import StrideSpreader
+from inductor_cpu.graph.join import join_linears
+from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
+from inductor_cpu.graph.spelled import recognize_activations
+from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A graph ready for lowering. recipe: how its extra inputs, the packed weights, are made; None without any. notes:
+    what was folded and packed, and why the rest was not."""
+
+    gm: fx.GraphModule
+    recipe: Recipe | None
+    notes: tuple[str, ...]
+
+
+def always_pack(_rows: int | None, _inner: int, _columns: int, _dtype: torch.dtype) -> str | None:
+    """The choice that packs every linear."""
+    return None
+
+
+def run_passes(
+    gm: fx.GraphModule, static_inputs: Collection[int], prepack: bool, why_not_pack: WhyNotPack = always_pack
+) -> Prepared:
+    """Clean the graph; with `prepack` (inference), fold and pack what depends on the static inputs, linears where
+    `why_not_pack` has no objection."""
+    gm.graph.eliminate_dead_code()
+    if not prepack or not static_inputs:
+        return Prepared(gm, None, ())
+    keep_result_strides(gm)
+    share_views(gm)
+    drop_copies(gm)
+    hoist_weights(gm, static_inputs)
+    spelled = recognize_activations(gm)
+    norms = fold_batch_norms(gm, weight_only(gm, static_inputs))
+    scaled = fold_affine(gm, weight_only(gm, static_inputs))
+    slices, joined = join_linears(gm, weight_only(gm, static_inputs))
+    spreader = StrideSpreader(gm.graph)
+    for part, before in slices:
+        spreader.changed(part, before)
+    convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader)
+    conv_adds = fuse_conv_binaries(gm) if convolutions else 0
+    linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack)
+    linear_adds = fuse_linear_binaries(gm) if linears else 0
+    gm, recipe = split_weights(gm, static_inputs)
+    counts = (
+        f"{norms} batch norms and {scaled} scales and shifts folded, {spelled} spelled-out activations recognized,"
+        f" {convolutions} convolutions and {linears} linears packed,"
+        f" {conv_adds + linear_adds} operations with another tensor fused"
+    )
+    return Prepared(gm, recipe, (counts, *joined, *_texts([*refused, *more])))
+
+
+def keep_result_strides(gm: fx.GraphModule) -> None:
+    """Remember on the output node what strides the caller was promised."""
+    output = gm.graph.output_node()
+    results = output.args[0]
+    values = [n.meta.get("val") if isinstance(n, fx.Node) else None for n in results]  # type: ignore[union-attr]
+    output.meta["result_strides"] = [v.stride() if isinstance(v, torch.Tensor) else None for v in values]
+
+
+def _texts(refused: list[Refusal]) -> list[str]:
+    return [f"{item.node} is not packed: {item.reason}" for item in refused]

@@ -1,0 +1,114 @@
+"""What the scheduler decides: kernels, their loops and vector plans, and the memory of buffers.
+
+A kernel is one loop structure:
+
+    for outer loops (the first `parallel` of them shared among threads):
+        for each phase:                      # none for a pure pointwise kernel: then the body runs in the outer loops
+            for inner loops:
+                the phase's reductions and stores, and what they need
+        stores that depend on outer loops only
+
+Bodies use the instructions of `ir/nodes.py`, but addresses are flat: `Load.index` and `Store.index` have exactly one
+expression, the offset in elements from the start of the buffer (SSA values inside it as %k symbols).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+import torch
+
+from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.nodes import Extern, Instr, Program, Store
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One run over the inner loops: which Reduce instructions (positions) and which stores (numbers) it completes.
+
+    A phase may use the results of reductions of earlier phases. A value that two phases need is computed twice, unless
+    it is in `Kernel.kept`."""
+
+    reduces: tuple[int, ...]
+    stores: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class VectorPlan:
+    """How a kernel is vectorized.
+
+    loop: the loop whose consecutive points become lanes, None for scalar code. lanes: points per vector (16 for
+    AVX-512, 8 for AVX2, for every dtype: wider types use several registers).
+    access: for each Load position and for each store number (as -1 - number), one of "uniform" (same address in
+    all lanes), "contiguous", "strided" (constant stride), "gather" (any address).
+    lanewise: positions of ops that run lane by lane inside vector code. reasons: why scalar, or why lane by lane."""
+
+    loop: Sym | None
+    lanes: int
+    access: tuple[tuple[int, str], ...] = ()
+    lanewise: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def vectorized(self) -> bool:
+        """Whether the kernel has vector code."""
+        return self.loop is not None
+
+
+@dataclass(frozen=True)
+class KernelArg:
+    """A buffer that a kernel touches: read, written or both."""
+
+    buffer: str
+    dtype: torch.dtype
+    reads: bool
+    writes: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One generated function. outer, inner: loop symbols with sizes, outermost first, a loop's size may be symbolic.
+
+    parallel: how many of the outer loops threads share (0: serial). work: rough cost of all the work of one point of
+    the outer loops, in adds (with the inner points when their number is static). kept: positions of inner-level values
+    stored in a local row by the first phase that computes them and read back by later phases (only when the product of
+    the inner sizes is constant). sizes: the size symbols it reads, in the order of its int arguments."""
+
+    label: str
+    args: tuple[KernelArg, ...]
+    sizes: tuple[Sym, ...]
+    outer: tuple[Sym, ...]
+    inner: tuple[Sym, ...]
+    body: tuple[Instr, ...]
+    stores: tuple[Store, ...]
+    phases: tuple[Phase, ...]
+    kept: tuple[int, ...]
+    parallel: int
+    work: int | Expr
+    vector: VectorPlan
+    origins: tuple[str, ...] = ()
+
+
+Step = Union[Kernel, Extern]
+
+
+@dataclass(frozen=True)
+class ArenaPlace:
+    """Where a temp lives: `offset` bytes into the arena."""
+
+    offset: Expr
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Kernels and extern calls in execution order, the memory plan, and why things were not fused.
+
+    places: buffer name -> its place in the arena; buffers not named there are inputs, constants, extern results or
+    outputs (allocated on their own). arena_bytes: the size of the arena."""
+
+    program: Program
+    steps: tuple[Step, ...]
+    places: tuple[tuple[str, ArenaPlace], ...]
+    arena_bytes: Expr
+    notes: tuple[str, ...] = ()

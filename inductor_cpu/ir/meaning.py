@@ -1,0 +1,168 @@
+"""What scalar ops, casts and reductions mean, in torch: the reference for every code generator.
+
+Values of a low-precision dtype are held as f32 tensors ("physical" dtype) that were rounded to the logical dtype, so
+that each op is computed in f32 and rounded once, as eager does. Only a `Const` may hold a value that is not rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from inductor_cpu.ir.ops import LOW_PRECISION, OPS, identity
+
+Tensor = torch.Tensor
+
+
+def physical(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that values of `dtype` are held in."""
+    return torch.float32 if dtype in LOW_PRECISION else dtype
+
+
+def held(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """`value.to(dtype)` in the physical dtype: rounds to a low-precision dtype, converts to any other."""
+    return value.to(dtype).to(physical(dtype))
+
+
+def _check_index(value: Tensor, size: Tensor) -> Tensor:
+    wrapped = torch.where(value < 0, value + size, value)
+    if bool(((wrapped < 0) | (wrapped >= size)).any()):
+        raise IndexError("index out of range")
+    return wrapped
+
+
+def _floordiv(a: Tensor, b: Tensor) -> Tensor:
+    return torch.div(a, b, rounding_mode="floor")
+
+
+def _truncdiv(a: Tensor, b: Tensor) -> Tensor:
+    return torch.div(a, b, rounding_mode="trunc")
+
+
+#: op -> its function on physical tensors of one dtype.
+MEANING: dict[str, Callable[..., Tensor]] = {
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "relu": torch.relu,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round": torch.round,
+    "trunc": torch.trunc,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "reciprocal": torch.reciprocal,
+    "exp": torch.exp,
+    "exp2": torch.exp2,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log2": torch.log2,
+    "log10": torch.log10,
+    "log1p": torch.log1p,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tan": torch.tan,
+    "asin": torch.asin,
+    "acos": torch.acos,
+    "atan": torch.atan,
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "tanh": torch.tanh,
+    "asinh": torch.asinh,
+    "acosh": torch.acosh,
+    "atanh": torch.atanh,
+    "erf": torch.erf,
+    "erfc": torch.erfc,
+    "erfinv": torch.erfinv,
+    "lgamma": torch.lgamma,
+    "digamma": torch.digamma,
+    "i0": torch.i0,
+    "sigmoid": torch.sigmoid,
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+    "signbit": torch.signbit,
+    "logical_not": torch.logical_not,
+    "bitwise_not": torch.bitwise_not,
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "fmod": torch.fmod,
+    "remainder": torch.remainder,
+    "floordiv": _floordiv,
+    "truncdiv": _truncdiv,
+    "pow": torch.pow,
+    "atan2": torch.atan2,
+    "hypot": torch.hypot,
+    "nextafter": torch.nextafter,
+    "ipow": torch.pow,
+    "copysign": torch.copysign,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "fmax": torch.fmax,
+    "fmin": torch.fmin,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "bitwise_and": torch.bitwise_and,
+    "bitwise_or": torch.bitwise_or,
+    "bitwise_xor": torch.bitwise_xor,
+    "lshift": torch.bitwise_left_shift,
+    "rshift": torch.bitwise_right_shift,
+    "where": torch.where,
+    "check_index": _check_index,
+}
+
+#: Ops whose result is defined by the dtype's own representable values: they run in the logical dtype.
+_IN_OWN_DTYPE = frozenset({"nextafter"})
+
+
+def scalar(op: str, args: tuple[Tensor, ...], dtype: torch.dtype) -> Tensor:
+    """A scalar op on physical tensors (broadcastable); dtype: the logical dtype of the result."""
+    if op in _IN_OWN_DTYPE:
+        args = tuple(arg.to(dtype) for arg in args)
+    result = MEANING[op](*args)
+    return result if OPS[op].result == "bool" else held(result, dtype)
+
+
+def _flat_arg(function: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+    def run(value: Tensor) -> Tensor:
+        return function(value.to(torch.uint8) if value.dtype == torch.bool else value, dim=-1)
+
+    return run
+
+
+#: Reduction -> its function over the last axis of a tensor.
+REDUCTION_MEANING: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda value: torch.sum(value, dim=-1, dtype=value.dtype),
+    "prod": lambda value: torch.prod(value, dim=-1, dtype=value.dtype),
+    "max": lambda value: torch.amax(value, dim=-1),
+    "min": lambda value: torch.amin(value, dim=-1),
+    "any": lambda value: torch.any(value, dim=-1),
+    "all": lambda value: torch.all(value, dim=-1),
+    "argmax": _flat_arg(torch.argmax),
+    "argmin": _flat_arg(torch.argmin),
+}
+
+
+def reduction(kind: str, value: Tensor, axes: int, dtype: torch.dtype) -> Tensor:
+    """Fold the last `axes` axes, which stay with extent 1. An empty range gives the identity (argmax, argmin: 0)."""
+    kept = value.shape[: value.ndim - axes]
+    extent = 1
+    for size in value.shape[value.ndim - axes :]:
+        extent *= size
+    flat = value.reshape(*kept, extent)
+    if extent == 0:
+        empty: Any = 0 if kind in ("argmax", "argmin") else identity(kind, dtype)
+        result = torch.full(kept, empty, dtype=physical(dtype))
+    else:
+        result = held(REDUCTION_MEANING[kind](flat), dtype)
+    return result.reshape(*kept, *(1,) * axes)

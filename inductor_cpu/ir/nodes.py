@@ -1,0 +1,205 @@
+"""The loop IR: buffers, loop bodies in SSA form, loop nests, extern calls, and the Program that holds them.
+
+Everything is frozen. The grammar:
+
+    Program   = buffers, nodes in program order, inputs, results
+    Node      = LoopNest | Extern
+    LoopNest  = dims (parallel loops), reduce_dims (inner loops), body: tuple[Instr], stores: tuple[Store]
+    Instr     = Const | Index | Load | Scalar | Cast | Reduce       the SSA value %k is the instruction at position k
+    Store     = buffer[index] = %value, or += (mode "add")
+
+Buffers are addressed by logical index, one expression per dimension; strides are a property of the buffer and only
+enter when code is generated. So a view is a substitution of indices and costs nothing.
+
+A body is evaluated for each point of dims x reduce_dims. `Reduce` folds its argument over reduce_dims: its result, and
+what is computed from it alone, lives outside the reduction loops. In a nest with reduce_dims every store's index and
+value depend on dims only, unless the nest is one of several in a fused kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import torch
+
+from inductor_cpu.ir.index import Expr, Sym
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory with a logical shape. kind: "input" (of the graph), "constant" (a tensor of the graph), "temp", "output".
+
+    sizes, strides: in elements; offset is 0: an input's storage offset is in its data pointer. A temp or an output is
+    non-overlapping and dense. `alias_of`: this buffer is a strided view of another buffer's memory (same dtype), at
+    `offset` elements from its start."""
+
+    name: str
+    dtype: torch.dtype
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    kind: str
+    alias_of: str | None = None
+    offset: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Const:
+    """A literal. value is a Python bool, int or float (also inf and nan) that the dtype can hold."""
+
+    value: bool | int | float
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index expression as a value (int64)."""
+
+    expr: Expr
+    dtype: torch.dtype = torch.int64
+
+
+@dataclass(frozen=True)
+class Load:
+    """buffer[index]. Symbols %k of kind "value" in `index` are SSA values. With a mask (a bool value), lanes where it
+    is false read nothing and give `fill` instead."""
+
+    buffer: str
+    index: tuple[Expr, ...]
+    dtype: torch.dtype
+    mask: int | None = None
+    fill: bool | int | float = 0
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """An op of the table `ir/ops.py` applied to SSA values."""
+
+    op: str
+    args: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Conversion as eager's `.to(dtype)`: float to int truncates, anything to bool is != 0, narrowing ints wrap."""
+
+    arg: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Fold `arg` over the nest's reduce_dims. sum and prod of low-precision values accumulate in f32 (the lowering
+    casts); the dtype is the accumulator's. argmax and argmin give int64."""
+
+    kind: str
+    arg: int
+    dtype: torch.dtype
+
+
+Instr = Union[Const, Index, Load, Scalar, Cast, Reduce]
+
+
+@dataclass(frozen=True)
+class Store:
+    """buffer[index] = %value; mode "add" adds atomically (scatter). With a mask, only where it is true."""
+
+    buffer: str
+    index: tuple[Expr, ...]
+    value: int
+    mode: str = "set"
+    mask: int | None = None
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """name: unique; dims, reduce_dims: loop symbols, each with its size; origins: names of the FX nodes it is of."""
+
+    name: str
+    dims: tuple[Sym, ...]
+    reduce_dims: tuple[Sym, ...]
+    body: tuple[Instr, ...]
+    stores: tuple[Store, ...]
+    origins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """A strided view of a buffer, as an argument of an extern call; offset in elements from the buffer's start."""
+
+    buffer: str
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    offset: Expr
+
+
+@dataclass(frozen=True)
+class Extern:
+    """A call of ATen or any other operator. args and kwargs: nested tuples of constants, `View`s, `Expr`s (ints).
+
+    outputs: buffer names in the order of the operator's flattened results, None for results that nobody reads.
+    int_outputs: (position among the results, symbol) for results that are ints. mutates: buffers that the call
+    writes; ordered: it must keep its place among the other ordered nodes (random numbers, effects)."""
+
+    name: str
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    outputs: tuple[str | None, ...]
+    reason: str
+    int_outputs: tuple[tuple[int, Sym], ...] = ()
+    mutates: tuple[str, ...] = ()
+    ordered: bool = False
+    origins: tuple[str, ...] = ()
+
+
+Node = Union[LoopNest, Extern]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """A graph input: a tensor (buffer), an int (symbol or nothing when unused), or something else that is passed on."""
+
+    position: int
+    buffer: str | None = None
+    symbol: Sym | None = None
+
+
+@dataclass(frozen=True)
+class SizeBinding:
+    """symbol <- size (or stride) of dimension `dim` of a buffer: an input, or an extern's result with unknown sizes."""
+
+    symbol: Sym
+    buffer: str
+    dim: int
+    what: str = "size"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A lowered graph.
+
+    results: what the graph returns, in order: `View` (a tensor; a view of the whole buffer returns the buffer itself),
+    `Expr` (an int), or None / a Python constant. constants: tensor values by buffer name (not compared, not hashed)."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    inputs: tuple[InputSpec, ...]
+    bindings: tuple[SizeBinding, ...]
+    nodes: tuple[Node, ...]
+    results: tuple[Any, ...]
+    constants: dict[str, torch.Tensor] = field(default_factory=dict, compare=False, hash=False, repr=False)
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer with this name. Raises KeyError."""
+        return self.buffer_table[name]
+
+    @property
+    def buffer_table(self) -> dict[str, Buffer]:
+        """Buffers by name."""
+        table = self.__dict__.get("_table")
+        if table is None:
+            table = {buffer.name: buffer for buffer in self.buffers}
+            object.__setattr__(self, "_table", table)
+        return table

@@ -1,0 +1,356 @@
+"""Verifiers: raise InternalError naming what is wrong with a Program, a Kernel or a Schedule. Quick enough for every
+compile of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from inductor_cpu.ir.index import Expr, Sym, as_expr, of
+from inductor_cpu.ir.kernel import Kernel, Schedule
+from inductor_cpu.ir.nodes import Buffer, Extern, Load, LoopNest, Program, Reduce, Store, View
+from inductor_cpu.ir.rewrite import needed_by, store_operands
+from inductor_cpu.ir.verify_body import Checker, Scope, check_body, check_expr, check_stores, depends, store_depends
+
+ACCESS_KINDS = ("uniform", "contiguous", "strided", "gather")
+
+#: Values given to size symbols when a memory plan is checked (added to the symbol's lower bound).
+_SAMPLE_SIZES = (1, 6, 45)
+
+
+# -- programs --------------------------------------------------------------------------------------------------------
+def verify_program(program: Program, stage: str = "lower") -> None:
+    """Raise InternalError(stage, ...) if the program is not well formed."""
+    _ProgramCheck(program, stage).run()
+
+
+class _ProgramCheck:
+    """Walks nodes in order; knows which buffers are written and which size symbols have values so far."""
+
+    def __init__(self, program: Program, stage: str) -> None:
+        self.program, self.stage = program, stage
+        self.check = Checker(stage, program.name)
+        self.written: set[str] = set()
+        self.filled: dict[str, str] = {}
+        self.sizes: set[Sym] = {spec.symbol for spec in program.inputs if spec.symbol is not None}
+
+    def run(self) -> None:
+        names = [buffer.name for buffer in self.program.buffers]
+        self.check.require(len(names) == len(set(names)), "two buffers have one name")
+        nodes = [node.name for node in self.program.nodes]
+        self.check.require(len(nodes) == len(set(nodes)), "two nodes have one name")
+        for buffer in self.program.buffers:
+            self.declaration(buffer)
+            if buffer.kind in ("input", "constant"):
+                self.provide(buffer.name)
+        for node in self.program.nodes:
+            if isinstance(node, Extern):
+                self.extern(node)
+            else:
+                self.nest(node)
+        scope = Scope(frozenset(), self.sizes, self.lookup)
+        for number, result in enumerate(self.program.results):
+            check = Checker(self.stage, f"result {number}")
+            if isinstance(result, View):
+                self.view(check, result)
+            elif isinstance(result, Expr):
+                check_expr(check, result, scope)
+
+    def declaration(self, buffer: Buffer) -> None:
+        check = Checker(self.stage, f"buffer {buffer.name}")
+        check.require(len(buffer.sizes) == len(buffer.strides), "sizes and strides differ in number")
+        if buffer.kind == "constant":
+            check.require(buffer.name in self.program.constants, "the constant has no value")
+        if buffer.alias_of is not None:
+            base = self.program.buffer_table.get(buffer.alias_of)
+            check.require(base is not None and base.dtype == buffer.dtype, f"it aliases {buffer.alias_of}")
+
+    def provide(self, name: str) -> None:
+        """The buffer has a value from here on, and so have the size symbols that are bound to it."""
+        self.written.add(name)
+        self.sizes.update(binding.symbol for binding in self.program.bindings if binding.buffer == name)
+
+    def lookup(self, name: str) -> tuple[torch.dtype, int] | None:
+        buffer = self.program.buffer_table.get(name)
+        return None if buffer is None else (buffer.dtype, len(buffer.sizes))
+
+    def read(self, check: Checker, name: str) -> None:
+        buffer = self.program.buffer_table.get(name)
+        if buffer is None:
+            check.fail(f"buffer {name} does not exist")
+        family = {name, buffer.alias_of} | {b.name for b in self.program.buffers if b.alias_of == name}
+        check.require(not self.written.isdisjoint(family), f"{name} is read before it is written")
+
+    # -- nests -------------------------------------------------------------------------------------------------------
+    def nest(self, nest: LoopNest) -> None:
+        check = Checker(self.stage, nest.name)
+        loops = (*nest.dims, *nest.reduce_dims)
+        check.require(len({loop.name for loop in loops}) == len(loops), "two loops have one name")
+        scope = Scope(frozenset(loops), self.sizes, self.lookup)
+        _check_loops(check, loops, scope)
+        check_body(check, nest.body, scope, bool(nest.reduce_dims))
+        check_stores(check, nest.body, nest.stores, scope)
+        check.require(bool(nest.stores), "it stores nothing")
+        for instr in nest.body:
+            if isinstance(instr, Load) and instr.buffer not in self.written:
+                self.read(check, instr.buffer)
+        inner = depends(nest.body, nest.reduce_dims) if nest.reduce_dims else []
+        for number, store in enumerate(nest.stores):
+            at = Checker(self.stage, f"{nest.name}, store {number}")
+            if inner:
+                at.require(not store_depends(store, inner, nest.reduce_dims), "it depends on a reduction loop")
+            self.write(at, nest, store)
+
+    def write(self, check: Checker, nest: LoopNest, store: Store) -> None:
+        buffer = self.program.buffer(store.buffer)
+        check.require(buffer.kind != "constant", f"{buffer.name} is a constant")
+        if store.mode == "set" and store.mask is None:
+            symbols = {symbol for expr in store.index for symbol in expr.symbols}
+            lost = [d.name for d in nest.dims if d not in symbols and d.size != 1]
+            scattered = any(symbol.kind == "value" for symbol in symbols)
+            check.require(not lost or scattered, f"points that differ in {', '.join(lost)} write one element")
+            if _covers(store, nest, buffer):
+                self.fill(check, nest.name, buffer)
+        self.provide(store.buffer)
+
+    def fill(self, check: Checker, node: str, buffer: Buffer) -> None:
+        """A node writes every element of the buffer; only a graph input may be filled twice."""
+        first = self.filled.setdefault(buffer.name, node)
+        check.require(first == node or buffer.kind == "input", f"{first} writes all of {buffer.name} too")
+
+    # -- extern calls ------------------------------------------------------------------------------------------------
+    def extern(self, node: Extern) -> None:
+        check = Checker(self.stage, node.name)
+        scope = Scope(frozenset(), self.sizes, self.lookup)
+        for value in _leaves((node.args, node.kwargs)):
+            if isinstance(value, View):
+                self.view(check, value)
+            elif isinstance(value, Expr):
+                check_expr(check, value, scope)
+        for name in node.mutates:
+            self.read(check, name)
+        for position, symbol in node.int_outputs:
+            check.require(0 <= position < len(node.outputs), f"there is no result {position} for {symbol}")
+            self.sizes.add(symbol)
+        for output in node.outputs:
+            if output is None:
+                continue
+            buffer = self.program.buffer_table.get(output)
+            if buffer is None:
+                check.fail(f"buffer {output} does not exist")
+            self.fill(check, node.name, buffer)
+            self.provide(output)
+
+    def view(self, check: Checker, view: View) -> None:
+        self.read(check, view.buffer)
+        check.require(len(view.sizes) == len(view.strides), f"a view of {view.buffer} has unequal sizes and strides")
+        scope = Scope(frozenset(), self.sizes, self.lookup)
+        for expr in (*view.sizes, *view.strides, view.offset):
+            check_expr(check, expr, scope)
+
+
+def _check_loops(check: Checker, loops: Iterable[Sym], scope: Scope) -> None:
+    for loop in loops:
+        if loop.kind != "loop" or loop.size is None:
+            check.fail(f"{loop} is no loop with a size")
+        check_expr(check, loop.size, scope)
+
+
+def _covers(store: Store, nest: LoopNest, buffer: Buffer) -> bool:
+    """Whether the store's index runs over the whole buffer, one loop per dimension."""
+    by_index = {of(dim): dim.size for dim in nest.dims}
+    used = [expr for expr in store.index if expr != 0]
+    return len(used) == len(set(used)) and all(
+        size == 1 if expr == 0 else by_index.get(expr) == size
+        for expr, size in zip(store.index, buffer.sizes, strict=True)
+    )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
+    """Raise InternalError(stage, ...) if the kernel is not well formed."""
+    check = Checker(stage, kernel.label)
+    loops = (*kernel.outer, *kernel.inner)
+    check.require(len({loop.name for loop in loops}) == len(loops), "two loops have one name")
+    args = {arg.buffer: arg for arg in kernel.args}
+    check.require(len(args) == len(kernel.args), "two arguments are one buffer")
+    scope = Scope(frozenset(loops), set(kernel.sizes), lambda name: (args[name].dtype, 1) if name in args else None)
+    _check_loops(check, loops, scope)
+    check_body(check, kernel.body, scope, bool(kernel.inner))
+    check_stores(check, kernel.body, kernel.stores, scope)
+    loaded = {instr.buffer for instr in kernel.body if isinstance(instr, Load)}
+    stored = {store.buffer for store in kernel.stores}
+    for arg in kernel.args:
+        check.require(arg.reads or arg.buffer not in loaded, f"{arg.buffer} is read, but not declared so")
+        check.require(arg.writes or arg.buffer not in stored, f"{arg.buffer} is written, but not declared so")
+    check.require(0 <= kernel.parallel <= len(kernel.outer), f"{kernel.parallel} parallel loops do not exist")
+    _check_phases(check, kernel)
+    _check_vector(check, kernel)
+
+
+def _check_phases(check: Checker, kernel: Kernel) -> None:
+    inner = depends(kernel.body, kernel.inner)
+    done: set[int] = set()
+    stored: set[int] = set()
+    for number, phase in enumerate(kernel.phases):
+        at = Checker(check.stage, f"{check.where}, phase {number}")
+        at.require(bool(kernel.inner), "there are no inner loops")
+        for position in phase.reduces:
+            valid = 0 <= position < len(kernel.body) and isinstance(kernel.body[position], Reduce)
+            at.require(valid and position not in done, f"%{position} is no reduction that is left to do")
+        for store in phase.stores:
+            at.require(0 <= store < len(kernel.stores) and store not in stored, f"store {store} is not left to do")
+        roots = [k for store in phase.stores for k in store_operands(kernel.stores[store])]
+        roots += [kernel.body[position].arg for position in phase.reduces]  # type: ignore[union-attr]
+        _check_ready(at, kernel, roots, done)
+        done.update(phase.reduces)
+        stored.update(phase.stores)
+    for number, final in enumerate(kernel.stores):
+        if number not in stored:
+            at = Checker(check.stage, f"{check.where}, store {number}")
+            _check_ready(at, kernel, store_operands(final), done)
+            at.require(not store_depends(final, inner, kernel.inner), "it depends on inner loops and is in no phase")
+    for position in kernel.kept:
+        check.require(0 <= position < len(kernel.body) and inner[position], f"kept %{position} is no inner value")
+
+
+def _check_ready(check: Checker, kernel: Kernel, roots: Iterable[int], done: set[int]) -> None:
+    for position in needed_by(kernel.body, roots, done) - done:
+        check.require(
+            not isinstance(kernel.body[position], Reduce), f"reduction %{position} is not complete before its use"
+        )
+
+
+def _check_vector(check: Checker, kernel: Kernel) -> None:
+    plan = kernel.vector
+    if plan.loop is None:
+        return
+    check.require(plan.loop in (*kernel.outer, *kernel.inner), f"the vectorized loop {plan.loop} does not exist")
+    check.require(plan.lanes > 1, f"{plan.lanes} lanes are no vector")
+    access = dict(plan.access)
+    wanted = {k for k, instr in enumerate(kernel.body) if isinstance(instr, Load)}
+    wanted |= {-1 - number for number in range(len(kernel.stores))}
+    check.require(access.keys() <= wanted, f"{sorted(access.keys() - wanted)} are no loads or stores")
+    check.require(wanted <= access.keys(), f"loads or stores {sorted(wanted - access.keys())} have no access kind")
+    for position in plan.lanewise:
+        check.require(0 <= position < len(kernel.body), f"lanewise %{position} does not exist")
+    varies = depends(kernel.body, (plan.loop,))
+    for position, kind in plan.access:
+        at = Checker(check.stage, f"{check.where}, access {position}")
+        at.require(kind in ACCESS_KINDS, f"unknown kind {kind!r}")
+        node = kernel.body[position] if position >= 0 else kernel.stores[-1 - position]
+        assert isinstance(node, (Load, Store))
+        _check_access_kind(at, node.index[0], kind, plan.loop, varies)
+
+
+def _check_access_kind(check: Checker, index: Expr, kind: str, loop: Sym, varies: list[bool]) -> None:
+    """An address that is affine in the loop shows its kind."""
+    if kind == "gather":
+        return
+    values = [int(symbol.name[1:]) for symbol in index.symbols if symbol.kind == "value"]
+    check.require(not any(varies[k] for k in values), f"{index} depends on loaded values, so it is not {kind}")
+    step = index.coefficient(loop)
+    expected = {"uniform": 0, "contiguous": 1}.get(kind)
+    if step is not None and expected is not None:
+        check.require(step == expected, f"{index} has step {step} in {loop}, so it is not {kind}")
+
+
+# -- schedules -------------------------------------------------------------------------------------------------------
+def verify_schedule(schedule: Schedule, stage: str = "schedule") -> None:
+    """Raise InternalError(stage, ...) if a kernel, the order of steps or the memory plan is wrong."""
+    program = schedule.program
+    check = Checker(stage, program.name)
+    places = dict(schedule.places)
+    written = {buffer.name for buffer in program.buffers if buffer.kind in ("input", "constant")}
+    lives: dict[str, list[int]] = {}
+    for number, step in enumerate(schedule.steps):
+        if isinstance(step, Kernel):
+            verify_kernel(step, stage)
+        reads, writes = step_uses(step)
+        at = Checker(stage, f"step {number} ({step.label if isinstance(step, Kernel) else step.name})")
+        for name in (*reads, *writes):
+            at.require(name in program.buffer_table, f"buffer {name} does not exist")
+        own = set(writes) if isinstance(step, Kernel) else set()
+        for name in reads:
+            at.require(name in written or name in own, f"{name} is read before it is written")
+        written.update(writes)
+        for name in (*reads, *writes):
+            lives.setdefault(_memory_of(program, name), []).append(number)
+    for result in program.results:
+        if isinstance(result, View):
+            check.require(result.buffer in written, f"the result {result.buffer} is never written")
+            name = _memory_of(program, result.buffer)
+            check.require(name not in places, f"the result {name} lives in the arena, which does not outlive the call")
+    known = _input_symbols(program)
+    for name in lives:
+        buffer = program.buffer(name)
+        planned_here = buffer.kind == "temp" and all(size.symbols <= known for size in buffer.sizes)
+        check.require(name in places or not planned_here, f"the temp {name} has no memory")
+    planned = [node.name for node in program.nodes if isinstance(node, Extern) and node.ordered]
+    actual = [step.name for step in schedule.steps if isinstance(step, Extern) and step.ordered]
+    check.require(planned == actual, f"ordered calls {planned} run as {actual}")
+    for sample in _SAMPLE_SIZES:
+        _check_memory(check, schedule, lives, sample)
+
+
+def _input_symbols(program: Program) -> set[Sym]:
+    """Size symbols with a value before the first step; a temp of another size is allocated when it is written."""
+    inputs = {spec.buffer for spec in program.inputs}
+    found = {spec.symbol for spec in program.inputs if spec.symbol is not None}
+    return found | {binding.symbol for binding in program.bindings if binding.buffer in inputs}
+
+
+def step_uses(step: Kernel | Extern) -> tuple[list[str], list[str]]:
+    """(read, written) buffer names of a step."""
+    if isinstance(step, Kernel):
+        return [arg.buffer for arg in step.args if arg.reads], [arg.buffer for arg in step.args if arg.writes]
+    reads = [value.buffer for value in _leaves((step.args, step.kwargs)) if isinstance(value, View)]
+    return reads, [*step.mutates, *(name for name in step.outputs if name is not None)]
+
+
+def _memory_of(program: Program, name: str) -> str:
+    base = program.buffer(name).alias_of
+    return name if base is None else _memory_of(program, base)
+
+
+def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]], sample: int) -> None:
+    """No two places overlap while both are live, for one choice of sizes. A kernel may write over what it reads for the
+    last time at the very same place."""
+    exprs = [schedule.arena_bytes, *(place.offset for _, place in schedule.places)]
+    buffers = [schedule.program.buffer(name) for name, _ in schedule.places]
+    for buffer in buffers:
+        exprs += [*buffer.sizes, *buffer.strides]
+    values = {symbol: max(symbol.lo, 1) + sample for expr in exprs for symbol in expr.symbols}
+    total = schedule.arena_bytes.evaluate(values)
+    spans = []
+    for (name, place), buffer in zip(schedule.places, buffers, strict=True):
+        start = place.offset.evaluate(values)
+        end = start + _extent(buffer).evaluate(values) * buffer.dtype.itemsize
+        check.require(start >= 0 and end <= total, f"{name} at {start}..{end} leaves the arena of {total} bytes")
+        if name in lives:
+            spans.append((min(lives[name]), max(lives[name]), start, end, name))
+    active: list[tuple[int, int, int, int, str]] = []
+    for span in sorted(spans):
+        active = [other for other in active if other[1] >= span[0]]
+        for other in active:
+            in_place = other[1] == span[0] and other[2] == span[2] and isinstance(schedule.steps[span[0]], Kernel)
+            apart = span[3] <= other[2] or other[3] <= span[2] or span[2] == span[3] or other[2] == other[3]
+            check.require(apart or in_place, f"{span[4]} and {other[4]} overlap in the arena while both are live")
+        active.append(span)
+
+
+def _extent(buffer: Buffer) -> Expr:
+    """One past the largest offset of an element; 0 if there are no elements."""
+    if any(size == 0 for size in buffer.sizes):
+        return as_expr(0)
+    return sum(((n - 1) * s for n, s in zip(buffer.sizes, buffer.strides, strict=True)), as_expr(1))

@@ -1,0 +1,90 @@
+"""Who computes a linear layer with a static weight: oneDNN with a packed weight, or the BLAS behind ATen.
+
+By default a table decides; with measurements (`max_autotune`) the fastest candidate for the shape does. A decision has
+its reason, which the notes of a compile show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+Implementation = Literal["onednn", "blas"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """x (rows, inner) times weight (columns, inner). rows: None when unknown."""
+
+    rows: int | None
+    inner: int
+    columns: int
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        rows = "any" if self.rows is None else self.rows
+        return f"{rows}x{self.inner}x{self.columns} {str(self.dtype).removeprefix('torch.')}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What computes a linear, and why."""
+
+    implementation: Implementation
+    reason: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the cost model: applies to a dtype and to at least `min_rows` rows."""
+
+    dtype: torch.dtype
+    min_rows: int
+    gflops: Mapping[Implementation, float]
+
+
+#: Rate of one core, in GFLOP/s, on a CPU with AVX-512 and bf16 dot products; only the ratios matter. First match wins.
+TABLE: tuple[Row, ...] = (
+    Row(torch.float32, 16, {"onednn": 235, "blas": 98}),
+    Row(torch.float32, 0, {"onednn": 28, "blas": 19}),
+    Row(torch.bfloat16, 16, {"onednn": 460, "blas": 425}),
+    Row(torch.bfloat16, 0, {"onednn": 60, "blas": 35}),
+    Row(torch.float16, 0, {"onednn": 2, "blas": 1}),
+)
+
+#: Rows for which an unknown number is decided.
+_TYPICAL_ROWS = 128
+
+
+#: oneDNN can fuse what follows, so the BLAS must be faster by more than this.
+_MARGIN = 0.95
+
+
+def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decision:
+    """The implementation for a shape. measured: seconds for each candidate, which then decide instead of the table."""
+    if measured:
+        best: Implementation = "blas" if measured["blas"] < _MARGIN * measured["onednn"] else "onednn"
+        times = ", ".join(f"{name} {seconds * 1e6:.0f} us" for name, seconds in sorted(measured.items()))
+        return Decision(best, f"measured {times}")
+    rows = _TYPICAL_ROWS if shape.rows is None else shape.rows
+    for row in TABLE:
+        if row.dtype == shape.dtype and rows >= row.min_rows:
+            implementation = max(row.gflops, key=row.gflops.__getitem__)
+            rates = ", ".join(f"{name} {rate:g}" for name, rate in row.gflops.items())
+            return Decision(implementation, f"expected GFLOP/s per core: {rates}")
+    return Decision("blas", f"no packed kernel for {shape.dtype}")
+
+
+def candidates(shape: Shape) -> Mapping[str, Callable[[], object]]:
+    """A call of each implementation on random data of this shape (128 rows when unknown)."""
+    rows = _TYPICAL_ROWS if shape.rows is None else shape.rows
+    x = torch.randn(rows, shape.inner).to(shape.dtype)
+    weight = torch.randn(shape.columns, shape.inner).to(shape.dtype)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    return {
+        "onednn": lambda: torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], ""),
+        "blas": lambda: torch.mm(x, weight.t()),
+    }

@@ -1,0 +1,197 @@
+"""Activation functions and their gradients, as formulas. Low precision is computed in f32 and rounded once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_cpu.lower.body import Body, represent
+from inductor_cpu.lower.context import Lowering
+from inductor_cpu.lower.pointwise import KIND, aten, check_constants, compute_dtype, elementwise, formula
+from inductor_cpu.lower.registry import rule
+from inductor_cpu.lower.terms import Term, where
+from inductor_cpu.lower.values import TensorValue
+
+Number = int | float
+
+_SQRT_HALF = math.sqrt(0.5)
+_TANH_SCALE = math.sqrt(2 / math.pi)
+_TANH_CUBIC = 0.044715
+
+
+# -- smooth gates ----------------------------------------------------------------------------------------------------
+@formula(aten.gelu.default)
+def gelu(x: Term, approximate: str = "none") -> Term:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + (_TANH_SCALE * (x + _TANH_CUBIC * (x * x * x))).op("tanh"))
+    return x * 0.5 * (1 + (x * _SQRT_HALF).op("erf"))
+
+
+@formula(aten.gelu_backward.default, tensors=2)
+def gelu_backward(grad: Term, x: Term, approximate: str = "none") -> Term:
+    if approximate == "tanh":
+        inner = (_TANH_SCALE * (x + _TANH_CUBIC * (x * x * x))).op("tanh")
+        slope = _TANH_SCALE * (1 + 3 * _TANH_CUBIC * (x * x))
+        return grad * (0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * slope)
+    cdf = 0.5 * (1 + (x * _SQRT_HALF).op("erf"))
+    pdf = (x * x * -0.5).op("exp") * (1 / math.sqrt(2 * math.pi))
+    return grad * (cdf + x * pdf)
+
+
+@formula(aten.silu.default)
+def silu(x: Term) -> Term:
+    return x / (1 + (-x).op("exp"))
+
+
+@formula(aten.silu_backward.default, tensors=2)
+def silu_backward(grad: Term, x: Term) -> Term:
+    gate = 1 / (1 + (-x).op("exp"))
+    return grad * gate * (1 + x * (1 - gate))
+
+
+@formula(aten.sigmoid_backward.default, tensors=2)
+def sigmoid_backward(grad: Term, y: Term) -> Term:
+    return grad * (1 - y) * y
+
+
+@formula(aten.tanh_backward.default, tensors=2)
+def tanh_backward(grad: Term, y: Term) -> Term:
+    return grad * (1 - y * y)
+
+
+@formula(aten.mish.default)
+def mish(x: Term) -> Term:
+    return x * x.op("exp").op("log1p").op("tanh")
+
+
+@formula(aten.mish_backward.default, tensors=2)
+def mish_backward(grad: Term, x: Term) -> Term:
+    gate = 1 / (1 + (-x).op("exp"))
+    soft = x.op("exp").op("log1p").op("tanh")
+    return grad * (soft + x * gate * (1 - soft * soft))
+
+
+@formula(aten.softplus.default)
+def softplus(x: Term, beta: Number = 1, threshold: Number = 20) -> Term:
+    scaled = x * beta
+    return where(scaled > threshold, x, scaled.op("exp").op("log1p") / beta)
+
+
+@formula(aten.softplus_backward.default, tensors=2)
+def softplus_backward(grad: Term, x: Term, beta: Number, threshold: Number) -> Term:
+    scaled = x * beta
+    power = scaled.op("exp")
+    return where(scaled > threshold, grad, grad * power / (power + 1))
+
+
+@formula(aten.log_sigmoid_backward.default, tensors=3)
+def log_sigmoid_backward(grad: Term, x: Term, power: Term) -> Term:
+    """power: exp(-abs(x)), kept from the forward direction."""
+    share = power / (1 + power)
+    return grad * where(x < 0, 1 - share, share)
+
+
+# -- piecewise linear ------------------------------------------------------------------------------------------------
+@formula(aten.hardswish.default)
+def hardswish(x: Term) -> Term:
+    return x * (x + 3).maximum(0).minimum(6) / 6
+
+
+@formula(aten.hardswish_backward.default, tensors=2)
+def hardswish_backward(grad: Term, x: Term) -> Term:
+    return where(x <= -3, 0, where(x < 3, grad * (x / 3 + 0.5), grad))
+
+
+@formula(aten.hardsigmoid.default)
+def hardsigmoid(x: Term) -> Term:
+    return (x + 3).maximum(0).minimum(6) / 6
+
+
+@formula(aten.hardsigmoid_backward.default, tensors=2)
+def hardsigmoid_backward(grad: Term, x: Term) -> Term:
+    return where((x > -3) & (x < 3), grad * represent(1 / 6, torch.float32), 0)  # eager's constant is f32
+
+
+@formula(aten.hardtanh.default, wide=False, floating=False)
+def hardtanh(x: Term, min_val: Number = -1, max_val: Number = 1) -> Term:
+    return x.maximum(min_val).minimum(max_val)
+
+
+@formula(aten.relu6.default, wide=False, floating=False)
+def relu6(x: Term) -> Term:
+    return x.maximum(0).minimum(6)
+
+
+@formula(aten.hardtanh_backward.default, tensors=2)
+def hardtanh_backward(grad: Term, x: Term, min_val: Number, max_val: Number) -> Term:
+    return where((x <= min_val) | (x >= max_val), 0, grad)
+
+
+@formula(aten.leaky_relu.default)
+def leaky_relu(x: Term, negative_slope: Number = 0.01) -> Term:
+    return where(x > 0, x, x * negative_slope)
+
+
+@formula(aten.leaky_relu_backward.default, tensors=2)
+def leaky_relu_backward(grad: Term, x: Term, negative_slope: Number, self_is_result: bool) -> Term:
+    return where(x > 0, grad, grad * negative_slope)
+
+
+@formula(aten.threshold.default, wide=False, floating=False)
+def threshold(x: Term, threshold: Number, value: Number) -> Term:
+    return where(x <= threshold, value, x)
+
+
+@formula(aten.threshold_backward.default, tensors=2, wide=False, floating=False)
+def threshold_backward(grad: Term, x: Term, threshold: Number) -> Term:
+    return where(x <= threshold, 0, grad)
+
+
+@formula(aten._prelu_kernel.default, tensors=2)
+def prelu(x: Term, weight: Term) -> Term:
+    return where(x > 0, x, x * weight)
+
+
+@formula(aten.softshrink.default)
+def softshrink(x: Term, lambd: Number = 0.5) -> Term:
+    inside = where(x.op("isnan"), x, x * 0)
+    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, inside))
+
+
+@formula(aten.hardshrink.default)
+def hardshrink(x: Term, lambd: Number = 0.5) -> Term:
+    return where((x >= -lambd) & (x <= lambd), 0, x)
+
+
+# -- exponential -----------------------------------------------------------------------------------------------------
+@formula(aten.elu.default)
+def elu(x: Term, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Term:
+    return where(x <= 0, (x * input_scale).op("expm1") * (alpha * scale), x * scale)
+
+
+@formula(aten.celu.default)
+def celu(x: Term, alpha: Number = 1) -> Term:
+    return elu(x, alpha, 1, 1 / alpha)
+
+
+@formula(aten.selu.default)
+def selu(x: Term) -> Term:
+    return elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+@rule(aten.elu_backward.default)
+def elu_backward(
+    ctx: Lowering, node: fx.Node, grad: Any, alpha: Number, scale: Number, input_scale: Number, is_result: bool, x: Any
+) -> TensorValue:
+    check_constants(node, (alpha, scale, input_scale))
+    negative, dtype = alpha * scale, compute_dtype(node, (node.args[0], node.args[5]), KIND.DEFAULT)
+
+    def compute(body: Body, grad_value: int, value: int) -> int:
+        g, y = Term(body, grad_value), Term(body, value)
+        slope = (y + negative) if is_result else (y * input_scale).op("exp") * negative
+        return where(y <= 0, g * input_scale * slope, g * scale).value
+
+    return elementwise(ctx, node, compute, (grad, x), dtype, wide=True)

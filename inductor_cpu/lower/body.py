@@ -1,0 +1,69 @@
+"""Builds the SSA body of one loop nest, sharing equal instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from inductor_cpu.ir.index import Expr, as_expr, of, value_symbol
+from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Reduce, Scalar
+from inductor_cpu.ir.numbers import round_to
+from inductor_cpu.ir.ops import result_dtype
+from inductor_cpu.ir.rewrite import Editor
+from inductor_cpu.lower.values import TensorValue
+
+Number = bool | int | float
+
+
+def represent(value: Number, dtype: torch.dtype) -> Number:
+    """A Python number as the dtype holds it."""
+    if dtype == torch.bool:
+        return bool(value)
+    if not dtype.is_floating_point:
+        return int(value)
+    return round_to(value, dtype)
+
+
+class Body(Editor):
+    """A growing loop body with the vocabulary of lowering rules. Methods return SSA positions."""
+
+    def dtype(self, value: int) -> torch.dtype:
+        """The dtype of an SSA value."""
+        return self.instructions[value].dtype
+
+    def const(self, value: Number, dtype: torch.dtype) -> int:
+        """A literal, converted (and rounded) to the dtype."""
+        return self.emit(Const(represent(value, dtype), dtype))
+
+    def index(self, expr: Expr | int) -> int:
+        """An index expression as an int64 value."""
+        expr = as_expr(expr)
+        constant = expr.as_int
+        return self.const(constant, torch.int64) if constant is not None else self.emit(Index(expr))
+
+    def load(self, tensor: TensorValue, position: Sequence[Expr], mask: int | None = None, fill: Number = 0) -> int:
+        """The tensor's element at a logical position (sizes of 1 broadcast)."""
+        return self.emit(Load(tensor.buffer, tensor.at(position), tensor.dtype, mask, represent(fill, tensor.dtype)))
+
+    def op(self, name: str, *args: int) -> int:
+        """A scalar op on values of one dtype (see `ir/ops.py`)."""
+        return self.emit(Scalar(name, args, result_dtype(name, tuple(self.dtype(a) for a in args))))
+
+    def cast(self, value: int, dtype: torch.dtype) -> int:
+        """The value in another dtype."""
+        return value if self.dtype(value) == dtype else self.emit(Cast(value, dtype))
+
+    def reduce(self, kind: str, value: int) -> int:
+        """Fold a value over the nest's reduction loops."""
+        dtype = torch.int64 if kind in ("argmax", "argmin") else self.dtype(value)
+        return self.emit(Reduce(kind, value, dtype))
+
+    def as_index(self, value: int, size: Expr | None) -> Expr:
+        """An SSA value as an index expression, known to be in [0, size) when size is given."""
+        return of(value_symbol(value, size))
+
+    def checked_index(self, value: int, size: Expr) -> Expr:
+        """A data-dependent index, negative ones wrapped, out-of-range ones reported by the kernel."""
+        checked = self.op("check_index", self.cast(value, torch.int64), self.index(size))
+        return self.as_index(checked, size)

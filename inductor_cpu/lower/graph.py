@@ -1,0 +1,193 @@
+"""FX graph -> Program: walks the nodes in order, applies rules, and turns what has no rule into extern calls."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_cpu.errors import Unsupported
+from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.nodes import Buffer, Extern, InputSpec, Program, SizeBinding, View
+from inductor_cpu.ir.ops import LOOP_DTYPES
+from inductor_cpu.lower import extern
+from inductor_cpu.lower.context import Lowering, meta_of
+from inductor_cpu.lower.rules import RULES
+from inductor_cpu.lower.sizes import size_expr, size_exprs, stride_exprs
+from inductor_cpu.lower.values import TensorValue
+
+
+def lower_graph(gm: fx.GraphModule, name: str) -> Program:
+    """Lower a functional ATen graph whose nodes carry fake values in meta["val"]. Raises Unsupported when the graph as
+    a whole cannot be expressed (sparse tensors, sizes that are no integer expressions)."""
+    return _GraphLowering(gm, name).run()
+
+
+class _GraphLowering:
+    def __init__(self, gm: fx.GraphModule, name: str) -> None:
+        self.gm = gm
+        self.ctx = Lowering(name)
+        self.env: dict[fx.Node, Any] = {}
+        self.inputs: list[InputSpec] = []
+        self.bindings: list[SizeBinding] = []
+        self.bound: set[Sym] = set()
+        self.results: tuple[Any, ...] = ()
+
+    def run(self) -> Program:
+        handlers: dict[str, Callable[[fx.Node], Any]] = {
+            "placeholder": self.placeholder,
+            "get_attr": self.get_attr,
+            "call_function": self.call_function,
+            "output": self.output,
+        }
+        for node in self.gm.graph.nodes:
+            self.env[node] = handlers[node.op](node)
+        return Program(
+            name=self.ctx.graph_name,
+            buffers=tuple(self.ctx.buffers.values()),
+            inputs=tuple(self.inputs),
+            bindings=tuple(self.bindings),
+            nodes=tuple(self.ctx.nodes),
+            results=self.results,
+            constants=self.ctx.constants,
+        )
+
+    # -- inputs ------------------------------------------------------------------------------------------------------
+    def placeholder(self, node: fx.Node) -> Any:
+        position = len(self.inputs)
+        fake = node.meta.get("val")
+        if isinstance(fake, torch.Tensor):
+            if fake.layout != torch.strided:
+                raise Unsupported(node, f"an input with layout {fake.layout}")
+            buffer = self.ctx.new_buffer(fake.dtype, size_exprs(fake.shape), stride_exprs(fake.stride()), "input")
+            self.inputs.append(InputSpec(position, buffer=buffer.name))
+            self.bind_sizes(buffer)
+            return self.ctx.whole(buffer)
+        if isinstance(fake, torch.SymInt):
+            expr = size_expr(fake)
+            symbol = _single_symbol(expr)
+            self.inputs.append(InputSpec(position, symbol=symbol))
+            if symbol is not None:
+                self.bound.add(symbol)
+            return expr
+        self.inputs.append(InputSpec(position))
+        return fake
+
+    def bind_sizes(self, buffer: Buffer) -> None:
+        """Symbols that are nothing but a size or a stride of this buffer get their value from it."""
+        for what, exprs in (("size", buffer.sizes), ("stride", buffer.strides)):
+            for dim, expr in enumerate(exprs):
+                symbol = _single_symbol(expr)
+                if symbol is not None and symbol not in self.bound:
+                    self.bound.add(symbol)
+                    self.bindings.append(SizeBinding(symbol, buffer.name, dim, what))
+
+    def get_attr(self, node: fx.Node) -> Any:
+        value: Any = self.gm
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            return value
+        buffer = self.ctx.new_buffer(value.dtype, size_exprs(value.shape), stride_exprs(value.stride()), "constant")
+        self.ctx.constants[buffer.name] = value
+        return self.ctx.whole(buffer)
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+    def call_function(self, node: fx.Node) -> Any:
+        args = fx.map_arg(node.args, self.env.__getitem__)
+        kwargs = fx.map_arg(node.kwargs, self.env.__getitem__)
+        if node.target is operator.getitem:
+            source: Any = args[0]
+            return source[args[1]]
+        fake = node.meta.get("val")
+        if isinstance(fake, (int, torch.SymInt, torch.SymBool)) and not isinstance(fake, bool):
+            known = self.known_size(fake)
+            if known is not None:
+                return known
+        if self.has_new_sizes(node):
+            return self.call_extern(node, args, kwargs, "the size of its result depends on data")
+        lower = RULES.get(node.target)
+        if lower is None:
+            return self.call_extern(node, args, kwargs, extern.reason_for(node))
+        mark = len(self.ctx.nodes)
+        try:
+            _check_dtypes(node)
+            return lower(self.ctx, node, *args, **kwargs)
+        except Unsupported as error:
+            del self.ctx.nodes[mark:]
+            return self.call_extern(node, args, kwargs, error.reason)
+
+    def call_extern(self, node: fx.Node, args: Any, kwargs: Any, reason: str) -> Any:
+        value = extern.call(self.ctx, node, args, kwargs, reason)
+        call = self.ctx.nodes[-1]
+        assert isinstance(call, Extern)
+        for output in call.outputs:  # sizes that depend on data are known after the call
+            if output is not None:
+                self.bind_sizes(self.ctx.buffers[output])
+        for _, symbol in call.int_outputs:
+            self.bound.add(symbol)
+        return value
+
+    def known_size(self, fake: int | torch.SymInt | torch.SymBool) -> Expr | None:
+        """An int or a condition that is an expression of sizes already bound needs no call."""
+        expr = size_expr(fake)
+        return expr if expr.symbols <= self.bound else None
+
+    def has_new_sizes(self, node: fx.Node) -> bool:
+        """Whether the result has a size that only the call itself tells, as x[:n] has when n comes from a tensor."""
+        fake = node.meta.get("val")
+        if not node.meta.get("unbacked_bindings") or not isinstance(fake, torch.Tensor):
+            return False
+        return any(not size.symbols <= self.bound for size in size_exprs(fake.shape))
+
+    # -- results -----------------------------------------------------------------------------------------------------
+    def output(self, node: fx.Node) -> None:
+        values: Any = node.args[0]
+        items = list(values) if isinstance(values, (tuple, list)) else [values]
+        promised = node.meta.get("result_strides", [None] * len(items))
+        results = []
+        for item, strides in zip(items, promised, strict=True):
+            value = self.env[item] if isinstance(item, fx.Node) else item
+            if isinstance(item, fx.Node) and isinstance(item.meta.get("val"), torch.SymBool):
+                raise Unsupported(item, "a result that is a condition on sizes")
+            results.append(self.result(item, value, strides) if isinstance(value, TensorValue) else value)
+        self.results = tuple(results)
+
+    def result(self, node: fx.Node, value: TensorValue, promised: Sequence[Any] | None) -> View:
+        """A tensor result, with the strides that were promised: by a graph pass that changed layouts, or by the fake
+        value."""
+        strides = stride_exprs(meta_of(node).stride() if promised is None else promised)
+        view = self.ctx.strided(value)
+        if view is None or not _same_strides(view, strides):
+            view = self.ctx.strided(self.ctx.copy(node, value, strides))
+            assert view is not None
+        buffer = self.ctx.buffers[view.buffer]
+        if buffer.kind == "temp":
+            self.ctx.buffers[view.buffer] = replace(buffer, kind="output")
+        return replace(view, strides=strides)
+
+
+def _same_strides(view: View, strides: Sequence[Expr]) -> bool:
+    if any(size == 0 for size in view.sizes):
+        return True
+    return all(size == 1 or a == b for size, a, b in zip(view.sizes, view.strides, strides, strict=True))
+
+
+def _single_symbol(expr: Expr) -> Sym | None:
+    if len(expr.terms) == 1 and expr.terms[0][1] == 1 and len(expr.terms[0][0]) == 1:
+        atom = expr.terms[0][0][0]
+        return atom if isinstance(atom, Sym) else None
+    return None
+
+
+def _check_dtypes(node: fx.Node) -> None:
+    """Loops compute with some dtypes only; anything else goes to ATen."""
+    for item in (node, *node.all_input_nodes):
+        fake = item.meta.get("val")
+        for tensor in fake if isinstance(fake, (tuple, list)) else (fake,):
+            if isinstance(tensor, torch.Tensor) and tensor.dtype not in LOOP_DTYPES:
+                raise Unsupported(node, f"dtype {tensor.dtype} has no loops")

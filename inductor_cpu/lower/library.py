@@ -1,0 +1,54 @@
+"""Operators that a library computes by decision, not for want of a rule, each with the reason that `explain` shows."""
+
+from __future__ import annotations
+
+_SCAN = "a scan carries a value from element to element, which loops over independent points cannot"
+_SEARCH = "sorting and selecting are ATen's"
+_SIZE = "the size of its result depends on data"
+_OVERLAP = "the windows of its gradient overlap: ATen gives each thread whole planes"
+
+#: Operator packet name -> the reason to show.
+LIBRARY: dict[str, str] = {
+    # matrix products, convolutions, attention
+    **dict.fromkeys(("aten::convolution", "aten::convolution_backward"), "oneDNN's convolution"),
+    **dict.fromkeys(
+        ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv", "aten::dot", "aten::vdot"),
+        "the BLAS matrix product",
+    ),
+    **dict.fromkeys(
+        (
+            "aten::_scaled_dot_product_flash_attention_for_cpu",
+            "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+        ),
+        "ATen's flash attention",
+    ),
+    **dict.fromkeys(("aten::_cdist_forward", "aten::_pdist_forward"), "ATen's distances, by a matrix product if large"),
+    **dict.fromkeys(("aten::_fft_r2c", "aten::_fft_c2c", "aten::_fft_c2r"), "the FFT library"),
+    # no loop over independent points
+    **dict.fromkeys(("aten::cumsum", "aten::cumprod", "aten::logcumsumexp", "aten::cummax", "aten::cummin"), _SCAN),
+    "aten::masked_scatter": "which element goes where is a running count of the mask",
+    **dict.fromkeys(("aten::sort", "aten::topk", "aten::kthvalue", "aten::median", "aten::mode"), _SEARCH),
+    **dict.fromkeys(("aten::searchsorted", "aten::bucketize"), "a binary search for each element is ATen's"),
+    **dict.fromkeys(("aten::nonzero", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"), _SIZE),
+    "aten::_embedding_bag": "ATen's embedding bag, a sum of rows whose number depends on data",
+    "aten::grid_sampler_2d": "ATen's sampler shares the corner weights among channels",
+    **dict.fromkeys(
+        (
+            "aten::max_pool2d_with_indices_backward",
+            "aten::avg_pool2d_backward",
+            "aten::avg_pool3d_backward",
+            "aten::_adaptive_avg_pool2d_backward",
+            "aten::_adaptive_avg_pool3d_backward",
+        ),
+        _OVERLAP,
+    ),
+    # what the program may see or do
+    "aten::resize_": "it changes the memory of its argument",
+    "aten::_local_scalar_dense": "it reads a number that Python or a size needs",
+    "aten::_assert_async": "a check of values at run time",
+    "aten::sym_constrain_range": "a check of sizes at run time",
+    "aten::sym_constrain_range_for_size": "a check of sizes at run time",
+}
+
+#: Operators that give an int of a tensor's shape: an index expression, computed without a call.
+SIZES: frozenset[str] = frozenset({"aten::sym_numel", "aten::sym_size", "aten::sym_storage_offset", "aten::sym_stride"})

@@ -1,0 +1,216 @@
+"""Elementwise ops: the machinery, and the table of operators that are one scalar op.
+
+Families that need formulas build on it: arithmetic.py, activations.py, special.py, copies.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
+from torch._prims_common import elementwise_dtypes
+
+from inductor_cpu.errors import Unsupported
+from inductor_cpu.ir.index import Expr
+from inductor_cpu.ir.ops import LOOP_DTYPES, LOW_PRECISION, accepts
+from inductor_cpu.lower.body import Body
+from inductor_cpu.lower.context import Lowering, meta_of
+from inductor_cpu.lower.registry import rule
+from inductor_cpu.lower.terms import Term
+from inductor_cpu.lower.values import TensorValue
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+#: A function from operands (SSA values of the compute dtype) to the result.
+Compute = Callable[..., int]
+
+#: Eager uses a scalar operand (a number or a 0-dim tensor) unrounded with these; the other ops, also add and sub, round
+#: it to the common low-precision dtype first.
+_OPMATH_SCALAR = {"mul", "div"}
+
+#: What these scalar ops are for integers; "" is the identity.
+_INTEGER_FORM = {"floor": "", "ceil": "", "round": "", "trunc": "", "fmax": "maximum", "fmin": "minimum"}
+
+#: What these scalar ops are for bool.
+_BOOL_FORM = {"add": "logical_or", "mul": "logical_and", "fmax": "maximum", "fmin": "minimum", "sign": ""}
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """operators; compute: a scalar op's name or a function (body, *operands); kind: type promotion; wide: compute
+    low-precision values in f32 and round once, as eager's fused kernels do."""
+
+    operators: tuple[Any, ...]
+    compute: str | Compute
+    kind: KIND = KIND.DEFAULT
+    wide: bool = False
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether an operand is a number, a size or a 0-dim tensor."""
+    return value.ndim == 0 if isinstance(value, TensorValue) else True
+
+
+def operand(ctx: Lowering, body: Body, at: Sequence[Expr], value: Any, dtype: torch.dtype) -> int:
+    """An argument of an elementwise op at a position of the (broadcast) result, in the compute dtype."""
+    if isinstance(value, TensorValue):
+        own = at[len(at) - value.ndim :]
+        return body.cast(body.load(value, own), dtype)
+    if isinstance(value, Expr):
+        return body.cast(body.index(value), dtype)
+    if isinstance(value, (bool, int, float)):
+        return body.const(value, dtype)
+    raise Unsupported(None, f"an argument of type {type(value).__name__}")
+
+
+def compute_dtype(node: fx.Node, args: Sequence[Any], kind: KIND) -> torch.dtype:
+    """The dtype that eager computes in, from the fake arguments."""
+    fakes = [meta_of(a) if isinstance(a, fx.Node) else a for a in args]
+    if kind == KIND.ALWAYS_BOOL:
+        kind = KIND.DEFAULT
+    dtype = elementwise_dtypes(*fakes, type_promotion_kind=kind)[1]
+    if dtype not in LOOP_DTYPES:
+        raise Unsupported(node, f"dtype {dtype} has no loops")
+    return dtype
+
+
+def elementwise(
+    ctx: Lowering, node: fx.Node, compute: str | Compute, args: Sequence[Any], dtype: torch.dtype, wide: bool = False
+) -> TensorValue:
+    """One loop nest that applies `compute` to operands of `dtype`. With `wide`, low-precision operands are widened to
+    f32 and the result is rounded once."""
+    unrounded = wide
+    if isinstance(compute, str):
+        compute = _scalar_form(node, compute, dtype)
+        unrounded = unrounded or (compute in _OPMATH_SCALAR and any(map(is_scalar, args)))
+    inner = torch.float32 if unrounded and dtype in LOW_PRECISION else dtype
+
+    def at_point(body: Body, at: tuple[Expr, ...]) -> int:
+        operands = [
+            body.cast(operand(ctx, body, at, a, inner if unrounded and is_scalar(a) else dtype), inner) for a in args
+        ]
+        if compute == "":
+            return operands[0]
+        value = body.op(compute, *operands) if isinstance(compute, str) else compute(body, *operands)
+        return body.cast(value, dtype) if inner != dtype and body.dtype(value) == inner else value
+
+    return ctx.pointwise(node, at_point)
+
+
+def _scalar_form(node: fx.Node, op: str, dtype: torch.dtype) -> str:
+    """The scalar op that computes `op` on a dtype; "" for the identity."""
+    if dtype == torch.bool:
+        op = _BOOL_FORM.get(op, op)
+    elif not dtype.is_floating_point:
+        op = _INTEGER_FORM.get(op, op)
+    if op and not accepts(op, dtype):
+        raise Unsupported(node, f"{op} has no {dtype} kernel")
+    return op
+
+
+def formula(
+    *targets: Any, tensors: int = 1, kind: KIND = KIND.DEFAULT, wide: bool = True, floating: bool = True
+) -> Callable[[Callable[..., Term]], Callable[..., Term]]:
+    """Register a formula over terms as the rule of operators. The first `tensors` arguments become terms, the other
+    ones must be Python constants and are passed on. `floating`: the formula holds for floating point only."""
+
+    def register(function: Callable[..., Term]) -> Callable[..., Term]:
+        @rule(*targets)
+        def lower(ctx: Lowering, node: fx.Node, *args: Any, **kwargs: Any) -> TensorValue:
+            params = args[tensors:]
+            check_constants(node, (*params, *kwargs.values()))
+            dtype = compute_dtype(node, node.args[:tensors], kind)
+            if floating and not dtype.is_floating_point:
+                raise Unsupported(node, f"{node.target} has no {dtype} formula")
+
+            def compute(body: Body, *operands: int) -> int:
+                return function(*(Term(body, value) for value in operands), *params, **kwargs).value
+
+            return elementwise(ctx, node, compute, args[:tensors], dtype, wide)
+
+        return function
+
+    return register
+
+
+def check_constants(node: fx.Node, values: Sequence[Any]) -> None:
+    """Raise Unsupported for a parameter that is only known at run time."""
+    for value in values:
+        if isinstance(value, (TensorValue, Expr)):
+            raise Unsupported(node, "a parameter is known at run time only")
+
+
+def _register(row: Elementwise) -> None:
+    @rule(*row.operators)
+    def lower(ctx: Lowering, node: fx.Node, *args: Any) -> TensorValue:
+        dtype = compute_dtype(node, node.args, row.kind)
+        return elementwise(ctx, node, row.compute, args, dtype, row.wide)
+
+
+def overloads(name: str) -> tuple[Any, ...]:
+    """The functional overloads of an aten op that take tensors or scalars, and the prim of the same name."""
+    packet = getattr(aten, name)
+    wanted = ("default", "Tensor", "Scalar", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor", "ScalarSelf", "self")
+    found = tuple(
+        getattr(packet, overload)
+        for overload in packet.overloads()
+        if overload in wanted and _takes_tensor(getattr(packet, overload))
+    )
+    prim = getattr(prims, name, None)
+    return (*found, prim.default) if prim is not None else found
+
+
+def _takes_tensor(overload: torch._ops.OpOverload) -> bool:
+    return any(isinstance(argument.type, torch.TensorType) for argument in overload._schema.arguments)
+
+
+def logical(op: str) -> Compute:
+    """A scalar op over bool, on operands that are converted to bool first."""
+    return lambda body, *operands: body.op(op, *(body.cast(value, torch.bool) for value in operands))
+
+
+def _float_test(op: str) -> Compute:
+    """A test that integers never pass."""
+    return lambda body, value: (
+        body.op(op, value) if body.dtype(value).is_floating_point else body.const(False, torch.bool)
+    )
+
+
+def _signbit(body: Body, value: int) -> int:
+    dtype = body.dtype(value)
+    if dtype.is_floating_point:
+        return body.op("signbit", value)
+    return body.const(False, torch.bool) if dtype == torch.bool else body.op("lt", value, body.const(0, dtype))
+
+
+_SAME = "neg abs sign floor ceil round trunc relu maximum minimum fmax fmin remainder fmod nextafter"
+_FLOAT = (
+    "sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
+    "asinh acosh atanh erf erfc erfinv lgamma digamma i0 sigmoid hypot atan2 copysign"
+)
+_COMPARE = "eq ne lt le gt ge"
+_LOGICAL = "logical_not logical_and logical_or logical_xor"
+_BITWISE = "bitwise_not bitwise_and bitwise_or bitwise_xor"
+
+TABLE: list[Elementwise] = [
+    *(Elementwise(overloads(name), name) for name in _SAME.split()),
+    *(Elementwise(overloads(name), name, KIND.INT_TO_FLOAT) for name in _FLOAT.split()),
+    *(Elementwise(overloads(name), name, KIND.ALWAYS_BOOL) for name in _COMPARE.split()),
+    *(Elementwise(overloads(name), logical(name), KIND.ALWAYS_BOOL) for name in _LOGICAL.split()),
+    *(Elementwise(overloads(name), name) for name in _BITWISE.split()),
+    *(Elementwise(overloads(f"bitwise_{side}_shift"), f"{side[0]}shift") for side in ("left", "right")),
+    Elementwise((aten.__lshift__.Scalar, aten.__lshift__.Tensor), "lshift"),
+    Elementwise((aten.__rshift__.Scalar, aten.__rshift__.Tensor), "rshift"),
+    Elementwise(overloads("sgn"), "sign"),
+    Elementwise(overloads("isnan"), _float_test("isnan"), KIND.ALWAYS_BOOL),
+    Elementwise(overloads("isinf"), _float_test("isinf"), KIND.ALWAYS_BOOL),
+    Elementwise(overloads("signbit"), _signbit, KIND.ALWAYS_BOOL),
+]
+
+for _row in TABLE:
+    _register(_row)

@@ -1,0 +1,50 @@
+"""Imports every family of rules, so that `RULES` is full. Add a new family here."""
+
+from __future__ import annotations
+
+from inductor_cpu.lower import (
+    activations,
+    arithmetic,
+    concat,
+    copies,
+    creation,
+    indexing,
+    moments,
+    normalization,
+    pointwise,
+    pooling,
+    random,
+    reductions,
+    scatter,
+    shaping,
+    softmax,
+    special,
+    symbolic,
+    upsample,
+    views,
+)
+from inductor_cpu.lower.registry import RULES
+
+FAMILIES = (
+    activations,
+    arithmetic,
+    concat,
+    copies,
+    creation,
+    indexing,
+    moments,
+    normalization,
+    pointwise,
+    pooling,
+    random,
+    reductions,
+    scatter,
+    shaping,
+    softmax,
+    special,
+    symbolic,
+    upsample,
+    views,
+)
+
+__all__ = ["FAMILIES", "RULES"]

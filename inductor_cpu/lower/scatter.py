@@ -1,0 +1,357 @@
+"""Writes at data-dependent or partial positions. A copy of the tensor, then a nest that stores into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_cpu.errors import Unsupported
+from inductor_cpu.ir.index import Expr
+from inductor_cpu.ir.nodes import Store
+from inductor_cpu.ir.ops import LOW_PRECISION
+from inductor_cpu.lower.body import Body
+from inductor_cpu.lower.context import Lowering
+from inductor_cpu.lower.copies import copied
+from inductor_cpu.lower.indexing import advanced, along, index_at
+from inductor_cpu.lower.pointwise import aten, check_constants, operand
+from inductor_cpu.lower.registry import rule
+from inductor_cpu.lower.sizes import size_expr
+from inductor_cpu.lower.terms import Term
+from inductor_cpu.lower.values import TensorValue, loop_dims, point
+from inductor_cpu.lower.views import canonical, from_front, slice_bounds
+
+#: (body, loop position) -> (coordinates to write, SSA value, mask or None)
+Write = Callable[[Body, tuple[Expr, ...]], tuple[Sequence[Expr], int, int | None]]
+
+
+def write(ctx: Lowering, node: fx.Node, target: TensorValue, sizes: Sequence[Expr], compute: Write, mode: str) -> None:
+    """Store to a fresh buffer at computed coordinates, once per point of a loop over `sizes`."""
+    dims, body = loop_dims(sizes), Body()
+    position, value, mask = compute(body, point(dims))
+    store = Store(target.buffer, target.at(position), body.cast(value, target.dtype), mode, mask)
+    ctx.add_nest(node, dims, (), body, (store,))
+
+
+def added(ctx: Lowering, node: fx.Node, x: TensorValue, sizes: Sequence[Expr], compute: Write) -> TensorValue:
+    """x plus values at computed coordinates. Low precision is summed in f32 and rounded once."""
+    if x.dtype == torch.bool:
+        raise Unsupported(node, "adding to bools")
+    wide = torch.float32 if x.dtype in LOW_PRECISION else x.dtype
+    total = ctx.pointwise(node, lambda body, at: body.load(x, at), dtype=wide)
+    write(ctx, node, total, sizes, compute, "add")
+    return total if wide == x.dtype else copied(ctx, node, total)
+
+
+# -- index_put -------------------------------------------------------------------------------------------------------
+def _index_put(
+    ctx: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[Any], values: Any, accumulate: bool, checked: bool
+) -> TensorValue:
+    given = [index for index in indices if index is not None]
+    if len(given) == 1 and given[0].dtype == torch.bool and not accumulate and values.ndim == 0:
+        return _masked(ctx, node, x, indices, values)
+    how = advanced(node, x, indices, checked)
+    sizes = how.result_sizes(x.sizes)
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
+        return how.position(body, at, x.sizes), operand(ctx, body, at, values, x.dtype), None
+
+    if accumulate and x.dtype == torch.bool:
+        raise Unsupported(node, "adding to bools")
+    result = copied(ctx, node, x)
+    write(ctx, node, result, sizes, compute, "add" if accumulate else "set")
+    return result
+
+
+def _masked(ctx: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[Any], value: Any) -> TensorValue:
+    """x[mask] = one value."""
+    front = next(k for k, index in enumerate(indices) if index is not None)
+    mask = indices[front]
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> int:
+        chosen = body.load(mask, at[front : front + mask.ndim])
+        return body.op("where", chosen, operand(ctx, body, at, value, x.dtype), body.load(x, at))
+
+    return ctx.pointwise(node, compute)
+
+
+@rule(aten.index_put.default)
+def index_put(
+    ctx: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[Any], values: Any, accumulate: bool = False
+) -> TensorValue:
+    return _index_put(ctx, node, x, indices, values, accumulate, checked=True)
+
+
+@rule(aten._unsafe_index_put.default)
+def unsafe_index_put(
+    ctx: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[Any], values: Any, accumulate: bool = False
+) -> TensorValue:
+    return _index_put(ctx, node, x, indices, values, accumulate, checked=False)
+
+
+@rule(aten._unsafe_masked_index_put_accumulate.default)
+def unsafe_masked_index_put(
+    ctx: Lowering, node: fx.Node, x: TensorValue, mask: TensorValue, indices: Sequence[Any], values: TensorValue
+) -> TensorValue:
+    how = advanced(node, x, indices, checked=False)
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, int]:
+        inside = at[how.front : how.front + len(how.shape)]
+        shown = operand(ctx, body, inside, mask, torch.bool)
+        return how.position(body, at, x.sizes), operand(ctx, body, at, values, x.dtype), shown
+
+    return added(ctx, node, x, how.result_sizes(x.sizes), compute)
+
+
+# -- scatter ---------------------------------------------------------------------------------------------------------
+def _scattered(x: TensorValue, dim: int, index: TensorValue, value: Callable[[Body, tuple[Expr, ...]], int]) -> Write:
+    def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
+        return along(body, x, dim, index, at), value(body, at), None
+
+    return compute
+
+
+def _source(source: Any, x: TensorValue) -> Callable[[Body, tuple[Expr, ...]], int]:
+    """The source element at a position of the index tensor; a number stands for itself."""
+
+    def load(body: Body, at: tuple[Expr, ...]) -> int:
+        if isinstance(source, TensorValue):
+            return body.load(source, at[: source.ndim])
+        return _number(body, source, x.dtype)
+
+    return load
+
+
+def _number(body: Body, value: Any, dtype: torch.dtype) -> int:
+    """A number or a size as a value."""
+    return body.cast(body.index(value), dtype) if isinstance(value, Expr) else body.const(value, dtype)
+
+
+def _is_one_hot(x: TensorValue, dim: int, index: TensorValue) -> bool:
+    """Whether the index names one position along dim for each of the other coordinates of x (as the gradient of a
+    gather of one element does): then no two writes meet, and each element can tell alone whether it is written."""
+    return x.ndim > 0 and index.sizes == tuple(size_expr(1) if d == dim else size for d, size in enumerate(x.sizes))
+
+
+def _one_hot(
+    ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: Any, add: bool
+) -> TensorValue:
+    """where(position == index, source, x) as a pointwise nest, which fuses with what makes x and reads the result."""
+    value = _source(source, x)
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> int:
+        place = tuple(size_expr(0) if d == dim else p for d, p in enumerate(at))
+        raw = body.cast(body.load(index, place), torch.int64)
+        chosen = body.op("check_index", raw, body.index(x.sizes[dim]))
+        old, new = body.load(x, at), body.cast(value(body, place), x.dtype)
+        here = body.op("eq", chosen, body.index(at[dim]))
+        return body.op("where", here, body.op("add", old, new) if add else new, old)
+
+    return ctx.pointwise(node, compute)
+
+
+@rule(aten.scatter.src, aten.scatter.value)
+def scatter(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: Any) -> TensorValue:
+    dim = canonical(dim, x.ndim)
+    if _is_one_hot(x, dim, index):
+        return _one_hot(ctx, node, x, dim, index, source, add=False)
+    result = copied(ctx, node, x)
+    write(ctx, node, result, index.sizes, _scattered(x, dim, index, _source(source, x)), "set")
+    return result
+
+
+@rule(aten.scatter_add.default)
+def scatter_add(
+    ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue
+) -> TensorValue:
+    return _scatter_add(ctx, node, x, canonical(dim, x.ndim), index, source)
+
+
+def _scatter_add(
+    ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: Any
+) -> TensorValue:
+    if x.dtype != torch.bool and _is_one_hot(x, dim, index):
+        return _one_hot(ctx, node, x, dim, index, source, add=True)
+    return added(ctx, node, x, index.sizes, _scattered(x, dim, index, _source(source, x)))
+
+
+@rule(aten.scatter.reduce, aten.scatter.value_reduce)
+def scatter_with(
+    ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: Any, *, reduce: str
+) -> TensorValue:
+    if reduce != "add":
+        raise Unsupported(node, f"scatter with reduce={reduce!r}: a store can set or add only")
+    return _scatter_add(ctx, node, x, canonical(dim, x.ndim), index, source)
+
+
+@rule(aten.scatter_reduce.two)
+def scatter_reduce(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    dim: int,
+    index: TensorValue,
+    source: TensorValue,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> TensorValue:
+    if reduce != "sum":
+        raise Unsupported(node, f"scatter with reduce={reduce!r}: a store can set or add only")
+    dim = canonical(dim, x.ndim)
+    if not include_self:
+        cleared = copied(ctx, node, x)
+        clear = _scattered(x, dim, index, lambda body, at: body.const(0, x.dtype))
+        write(ctx, node, cleared, index.sizes, clear, "set")
+        x = cleared
+    return _scatter_add(ctx, node, x, dim, index, source)
+
+
+# -- along one dimension ---------------------------------------------------------------------------------------------
+def _rows(
+    ctx: Lowering, x: TensorValue, dim: int, index: TensorValue, value: Callable[[Body, tuple[Expr, ...]], int]
+) -> tuple[tuple[Expr, ...], Write]:
+    """The loop and the writes of x[..., index, ...] = value, index having at most one dimension."""
+    length = index.sizes[0] if index.ndim else size_expr(1)
+    sizes = tuple(length if d == dim else size for d, size in enumerate(x.sizes)) if x.ndim else (length,)
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
+        chosen = index_at(body, index, (at[dim],)[: index.ndim], x.sizes[dim] if x.ndim else size_expr(1))
+        position = [*at[:dim], chosen, *at[dim + 1 :]] if x.ndim else []
+        return position, value(body, at), None
+
+    return sizes, compute
+
+
+@rule(aten.index_add.default)
+def index_add(
+    ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1
+) -> TensorValue:
+    check_constants(node, (alpha,))
+    dim = canonical(dim, x.ndim)
+
+    def value(body: Body, at: tuple[Expr, ...]) -> int:
+        loaded = Term(body, body.load(source, at[: source.ndim]))
+        return (loaded if alpha == 1 else loaded * alpha).value
+
+    sizes, compute = _rows(ctx, x, dim, index, value)
+    if x.dtype == torch.bool:
+        raise Unsupported(node, "adding to bools")
+    result = copied(ctx, node, x)
+    write(ctx, node, result, sizes, compute, "add")
+    return result
+
+
+@rule(aten.index_copy.default)
+def index_copy(
+    ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue
+) -> TensorValue:
+    sizes, compute = _rows(ctx, x, canonical(dim, x.ndim), index, lambda body, at: body.load(source, at[: source.ndim]))
+    result = copied(ctx, node, x)
+    write(ctx, node, result, sizes, compute, "set")
+    return result
+
+
+@rule(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+def index_fill(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
+    sizes, compute = _rows(
+        ctx, x, canonical(dim, x.ndim), index, lambda body, at: operand(ctx, body, at, value, x.dtype)
+    )
+    result = copied(ctx, node, x)
+    write(ctx, node, result, sizes, compute, "set")
+    return result
+
+
+@rule(aten.embedding_dense_backward.default)
+def embedding_dense_backward(
+    ctx: Lowering,
+    node: fx.Node,
+    grad: TensorValue,
+    indices: TensorValue,
+    num_weights: Any,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> TensorValue:
+    if scale_grad_by_freq:
+        raise Unsupported(node, "embedding gradients scaled by frequency")
+    rows = size_expr(num_weights)
+    wide = torch.float32 if grad.dtype in LOW_PRECISION else grad.dtype
+    total = ctx.pointwise(node, lambda body, at: body.const(0, wide), dtype=wide)
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, int | None]:
+        raw = body.cast(body.load(indices, at[: indices.ndim]), torch.int64)
+        mask = body.op("ne", raw, body.index(padding_idx)) if padding_idx >= 0 else None
+        return [body.checked_index(raw, rows), at[-1]], body.cast(body.load(grad, at), wide), mask
+
+    write(ctx, node, total, grad.sizes, compute, "add")
+    return total if wide == grad.dtype else copied(ctx, node, total)
+
+
+# -- into a view -----------------------------------------------------------------------------------------------------
+@rule(aten.slice_scatter.default)
+def slice_scatter(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    source: TensorValue,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+) -> TensorValue:
+    dim = canonical(dim, x.ndim)
+    size = x.sizes[dim]
+    low, high = slice_bounds(node, size, start, end, first=3)
+    stride = size_expr(step)
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> int:
+        place = at[dim] - low
+        conditions = []
+        if low != 0:
+            conditions.append(body.op("ge", body.index(at[dim]), body.index(low)))
+        if high != size:
+            conditions.append(body.op("lt", body.index(at[dim]), body.index(high)))
+        if stride != 1:
+            conditions.append(body.op("eq", body.index(place % stride), body.index(0)))
+        own = [*at[:dim], place if stride == 1 else place // stride, *at[dim + 1 :]]
+        if not conditions:
+            return body.cast(body.load(source, own), x.dtype)
+        mask = conditions[0]
+        for condition in conditions[1:]:
+            mask = body.op("logical_and", mask, condition)
+        return body.op("where", mask, body.cast(body.load(source, own, mask), x.dtype), body.load(x, at))
+
+    return ctx.pointwise(node, compute)
+
+
+@rule(aten.select_scatter.default)
+def select_scatter(
+    ctx: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, dim: int, index: Any
+) -> TensorValue:
+    dim = canonical(dim, x.ndim)
+    chosen = from_front(node, index, node.args[3], x.sizes[dim])
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> int:
+        here = body.op("eq", body.index(at[dim]), body.index(chosen))
+        new = body.cast(body.load(source, [*at[:dim], *at[dim + 1 :]]), x.dtype)
+        return body.op("where", here, new, body.load(x, at))
+
+    return ctx.pointwise(node, compute)
+
+
+@rule(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    ctx: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> TensorValue:
+    first, second = canonical(dim1, x.ndim), canonical(dim2, x.ndim)
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> int:
+        here = body.op("eq", body.index(at[first] + offset), body.index(at[second]))
+        along_diagonal = at[second] if offset < 0 else at[first]
+        rest = [at[d] for d in range(x.ndim) if d not in (first, second)]
+        new = body.cast(body.load(source, [*rest, along_diagonal], here), x.dtype)
+        return body.op("where", here, new, body.load(x, at))
+
+    return ctx.pointwise(node, compute)

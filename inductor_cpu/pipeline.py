@@ -1,0 +1,302 @@
+"""The stages in order: graph, lower, schedule, codegen, runtime. The only module that knows all of them.
+
+Each stage is run, verified when `config.verify` is set, dumped when a dump folder is set, and timed. A defect in a
+stage becomes an `InternalError` that names it; `Unsupported` from the lowering sends the whole graph to eager
+operators, with the reason in the report.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import fx
+
+from inductor_cpu import paths
+from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.codegen.plan import build_plan
+from inductor_cpu.codegen.tuning import Choices
+from inductor_cpu.config import Config
+from inductor_cpu.errors import IcpuError, InternalError, Unsupported
+from inductor_cpu.graph.passes import run_passes
+from inductor_cpu.graph.weights import Recipe
+from inductor_cpu.ir import interpret, verify
+from inductor_cpu.ir.kernel import Kernel, Schedule
+from inductor_cpu.ir.nodes import LoopNest, Program
+from inductor_cpu.ir.plan import ExecutionPlan, KernelSource
+from inductor_cpu.ir.printer import show
+from inductor_cpu.kernels import linear
+from inductor_cpu.lower.graph import lower_graph
+from inductor_cpu.repro_text import repro_text
+from inductor_cpu.runtime import executor
+from inductor_cpu.runtime.background import start_executor_build, start_header_build
+from inductor_cpu.runtime.cache import KernelCache, open_cache, private_cache
+from inductor_cpu.runtime.compile import load_kernels
+from inductor_cpu.runtime.measurements import Measurements
+from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
+from inductor_cpu.runtime.weights import PackedWeights
+from inductor_cpu.schedule.schedule import schedule_program
+from inductor_cpu.targets.cpu import Target, target_for
+from inductor_cpu.trace import CompileReport, KernelInfo, Trace, count_externs
+
+log = logging.getLogger("inductor_cpu.pipeline")
+
+Kind = Literal["inference", "forward", "backward"]
+
+
+class CompiledGraph:
+    """A compiled graph: called with one list of inputs, which it empties; returns the list of results."""
+
+    _boxed_call = True
+
+    def __init__(self, call: Callable[[list[Any]], Any], report: CompileReport) -> None:
+        self._call = call
+        self.report = report
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        return self._call(inputs)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What kernels are built for and with."""
+
+    target: Target
+    toolchain: Toolchain
+    cache: KernelCache
+
+
+def machine_for(config: Config) -> Machine:
+    """The target, compiler and cache of these settings. Raises UserError, for example when there is no compiler."""
+    cache = private_cache() if config.force_disable_caches else open_cache(config.cache_dir)
+    return Machine(target_for(config.cpp.simdlen), find_toolchain(config.cpp.cxx), cache)
+
+
+def warm_up(config: Config) -> None:
+    """Start building what every graph needs; returns at once. Faults are left to the compile that needs the result."""
+    try:
+        machine = machine_for(config)
+    except IcpuError as error:
+        log.info("no background builds: %s", error)
+        return
+    start_executor_build(machine.cache, machine.toolchain)
+
+
+def compile_graph(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    kind: Kind,
+    config: Config,
+    trace: Trace,
+    static_inputs: frozenset[int] = frozenset(),
+) -> CompiledGraph:
+    """Compile a functional ATen graph whose nodes carry fake values.
+
+    kind: what AOTAutograd asked for; static_inputs: positions of parameters and buffers. Raises UserError for what
+    a person must change, InternalError for a defect."""
+    try:
+        return _compile(gm, kind, config, trace, static_inputs)
+    except IcpuError:
+        raise
+    except Exception as error:
+        stage = trace.current_stage or "pipeline"
+        raise InternalError(stage, f"{type(error).__name__}: {error}", trace.dump_path) from error
+
+
+def _compile(
+    gm: fx.GraphModule, kind: Kind, config: Config, trace: Trace, static_inputs: frozenset[int]
+) -> CompiledGraph:
+    if trace.dumping:
+        trace.add_file("repro.py", repro_text(gm, trace.graph, kind, static_inputs, config))
+    with trace.stage("graph"):
+        nodes = len(gm.graph.nodes)
+        prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
+        choice = _LinearChoice(config)
+        prepared = run_passes(gm, static_inputs, prepack, choice.why_not_pack)
+        prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
+        gm = prepared.gm
+    if trace.dumping:
+        text, note = gm.print_readable(print_output=False), "\n".join(prepared.notes)
+        trace.dump("graph", text, note, before=nodes, after=len(gm.graph.nodes))
+    try:
+        with trace.stage("lower"):
+            program = lower_graph(gm, trace.graph)
+    except Unsupported as error:
+        return _eager(gm, kind, trace, error)
+    if config.verify:
+        with trace.stage("verify"):
+            verify.verify_program(program)
+    if trace.dumping:
+        trace.dump("lower", show(program))
+    if config.debug_interpret:
+        return _interpreted(program, kind, trace)
+    machine = machine_for(config)
+    cores = config.cpp.threads if config.cpp.threads > 0 else machine.target.cores
+    with trace.stage("schedule"):
+        schedule = schedule_program(program, _lanes(machine.target), cores, config.cpp.max_horizontal_fusion_size)
+    if config.verify:
+        with trace.stage("verify"):
+            verify.verify_schedule(schedule)
+    if trace.dumping:
+        trace.dump("schedule", show(schedule), before=len(program.nodes), after=len(schedule.steps))
+    with trace.stage("codegen"):
+        sources, symbols = _generate(schedule, machine.target, _choices(config))
+        plan = build_plan(schedule, symbols)
+    if trace.dumping:
+        trace.dump("codegen", show(plan))
+        for source in sources:
+            trace.add_file(f"{source.symbol}.cpp", source.code)
+        trace.add_file("compile.sh", _compile_script(sources, machine))
+    with trace.stage("runtime"):
+        runnable = _load(plan, sources, machine, config)
+        call, measure = _with_weights(runnable, prepared.recipe, machine)
+    report = _report(schedule, runnable, kind, trace)
+    return CompiledGraph(call, replace(report, notes=(*prepared.notes, *report.notes), measure_packed=measure))
+
+
+class _LinearChoice:
+    """Whether oneDNN computes a linear, by the cost model or, under `max_autotune`, by measurements."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._decisions: dict[linear.Shape, linear.Decision] = {}
+
+    def why_not_pack(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
+        """The reason for the BLAS; None for oneDNN."""
+        shape = linear.Shape(rows, inner, columns, dtype)
+        if shape not in self._decisions:
+            self._decisions[shape] = linear.choose(shape, self._measured(shape))
+        decision = self._decisions[shape]
+        return None if decision.implementation == "onednn" else f"the BLAS is faster: {decision.reason}"
+
+    def _measured(self, shape: linear.Shape) -> Mapping[str, float] | None:
+        if not self._config.max_autotune:
+            return None
+        machine = machine_for(self._config)
+        measurements = Measurements(machine.cache, machine.target.cpu_name)
+        return measurements.seconds(f"linear {shape}", lambda: linear.candidates(shape))
+
+    def notes(self) -> list[str]:
+        """One line for each shape."""
+        return [f"linear {shape}: {d.implementation}, {d.reason}" for shape, d in self._decisions.items()]
+
+
+def _with_weights(
+    runnable: executor.RunnablePlan, recipe: Recipe | None, machine: Machine
+) -> tuple[Callable[[list[Any]], Any], Callable[[], int]]:
+    """The plan behind a step that appends the packed weights to its inputs, and what measures their bytes."""
+    if recipe is None:
+        return runnable, lambda: 0
+    module = executor.load_executor(machine.cache, machine.toolchain)
+    weights = PackedWeights(recipe.graph, recipe.sources, recipe.uses, recipe.texts, module.WeightGuard)
+
+    def call(inputs: list[Any]) -> Any:
+        weights.extend(inputs)
+        return runnable(inputs)
+
+    return call, weights.measure()
+
+
+#: What a setting counts as an element's work, in adds: a load or two, a few operations and a store.
+ADDS_PER_ELEMENT = 5
+
+
+def _choices(config: Config) -> Choices:
+    """The settings of the generated code."""
+    threads: int | None = config.cpp.threads
+    if threads in (-1, 0):
+        threads = None if config.cpp.dynamic_threads else torch.get_num_threads()
+    return Choices(threads, config.cpp.min_chunk_size * ADDS_PER_ELEMENT, config.cpp.enable_tiling)
+
+
+def _lanes(target: Target) -> int:
+    return target.isa.bits // 32
+
+
+def _generate(schedule: Schedule, target: Target, choices: Choices) -> tuple[list[KernelSource], dict[int, str]]:
+    sources: dict[str, KernelSource] = {}
+    symbols: dict[int, str] = {}
+    for number, step in enumerate(schedule.steps):
+        if isinstance(step, Kernel):
+            source = generate(step, target, choices)
+            sources.setdefault(source.symbol, source)
+            symbols[number] = source.symbol
+    return list(sources.values()), symbols
+
+
+def _compile_script(sources: list[KernelSource], machine: Machine) -> str:
+    """A script that compiles the dumped kernels, with the backend's command."""
+    prelude = paths.prelude()
+    commands = [
+        machine.toolchain.kernel_command(
+            machine.target, prelude, prelude.parent, Path(f"{source.symbol}.cpp"), Path(f"{source.symbol}.so")
+        )
+        for source in sources
+    ]
+    return "\n".join(["#!/bin/sh", "set -e", 'cd "$(dirname "$0")"', *map(shlex.join, commands)]) + "\n"
+
+
+def _load(plan: ExecutionPlan, sources: list[KernelSource], machine: Machine, config: Config) -> executor.RunnablePlan:
+    addresses: dict[str, int] = {}
+    if sources:
+        tools = (machine.target, paths.prelude(), machine.cache, machine.toolchain)
+        # The next graph with new kernels, here or in another process, gains from a precompiled prelude.
+        after_build = functools.partial(start_header_build, *tools)
+        addresses = load_kernels(sources, *tools, config.compile_threads, after_build)
+    module = executor.load_executor(machine.cache, machine.toolchain)
+    return executor.build(plan, addresses, module, profile=config.cpp.enable_kernel_profile)
+
+
+# -- graphs that are not compiled to kernels ---------------------------------------------------------------------------
+def _eager(gm: fx.GraphModule, kind: Kind, trace: Trace, error: Unsupported) -> CompiledGraph:
+    """The graph, operator by operator in eager mode."""
+    log.warning("graph %s runs in eager mode: %s", trace.graph, error.reason)
+
+    def call(inputs: list[Any]) -> Any:
+        args = list(inputs)
+        inputs.clear()
+        with torch.no_grad():
+            return list(gm.forward(*args))
+
+    note = f"the whole graph runs in eager mode: {error.reason}"
+    return CompiledGraph(call, CompileReport(trace.graph, kind, trace.timings, notes=(note,)))
+
+
+def _interpreted(program: Program, kind: Kind, trace: Trace) -> CompiledGraph:
+    """The program under the reference interpreter (`debug_interpret`)."""
+
+    def call(inputs: list[Any]) -> Any:
+        args = list(inputs)
+        inputs.clear()
+        with torch.no_grad():
+            return interpret.run(program, args)
+
+    note = "debug_interpret: the reference interpreter runs this graph"
+    return CompiledGraph(call, CompileReport(trace.graph, kind, trace.timings, notes=(note,)))
+
+
+# -- report ------------------------------------------------------------------------------------------------------------
+def _report(schedule: Schedule, runnable: executor.RunnablePlan, kind: Kind, trace: Trace) -> CompileReport:
+    kernels = tuple(
+        KernelInfo(step.label, step.vector.vectorized, step.vector.reasons)
+        for step in schedule.steps
+        if isinstance(step, Kernel)
+    )
+    paths_taken = executor.describe(runnable)
+    calls = Counter((row.label, row.reason, row.path == "native") for row in paths_taken)
+    return CompileReport(
+        graph=trace.graph,
+        kind=kind,
+        timings=trace.timings,
+        kernels=kernels,
+        externs=count_externs(calls),
+        ops_before_fusion=sum(isinstance(node, LoopNest) for node in schedule.program.nodes),
+    )

@@ -1,0 +1,91 @@
+"""Builds that run beside the program: the native executor while Dynamo traces, the precompiled prelude afterwards.
+
+They cost nothing if the cache has both. The prelude waits until this process has compiled its first kernels: to
+precompile it takes longer than to read it in every unit of one graph, and would take the cores from both. A build that
+fails here is only noted: who needs its result builds it again in the foreground and gets the error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+from inductor_cpu.runtime.cache import KernelCache, log
+from inductor_cpu.runtime.compile import Builder, precompile
+from inductor_cpu.runtime.executor import build_executor
+from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.runtime.toolchain import Toolchain
+from inductor_cpu.targets.cpu import Target
+
+
+class BackgroundBuilds:
+    """Named pieces of work, one after another, each started once. Their compilers die with the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._builds: dict[Hashable, Future[None]] = {}
+        self._processes = ProcessGroup()
+        self._pid = os.getpid()
+        self._stopping = False
+        atexit.register(self.stop)
+
+    def start(self, name: Hashable, title: str, work: Callable[[ProcessGroup], object]) -> Future[None]:
+        """Run `work` once per `name`; the future is done, without an exception, when it has ended."""
+        with self._lock:
+            if name in self._builds and self._pid == os.getpid():
+                return self._builds[name]
+            # A forked child has no thread that would end the builds of its parent.
+            earlier = list(self._builds.values()) if self._pid == os.getpid() else []
+            done = self._builds[name] = Future()
+        threading.Thread(target=self._run, args=(earlier, done, title, work), name=f"icpu {title}", daemon=True).start()
+        return done
+
+    def wait(self) -> None:
+        """Wait for everything that was started."""
+        with self._lock:
+            builds = list(self._builds.values())
+        for build in builds:
+            build.result()
+
+    def stop(self) -> None:
+        """Kill the compilers that run for this process."""
+        self._stopping = True
+        if self._pid == os.getpid():
+            self._processes.cancel()
+
+    def _run(
+        self, earlier: list[Future[None]], done: Future[None], title: str, work: Callable[[ProcessGroup], object]
+    ) -> None:
+        try:
+            wait(earlier)
+            work(self._processes)
+        except Exception as error:
+            if not self._stopping:
+                log.warning("%s was not built in the background: %s", title, error)
+        finally:
+            done.set_result(None)
+
+
+_BUILDS = BackgroundBuilds()
+
+
+def start_executor_build(cache: KernelCache, toolchain: Toolchain) -> None:
+    """Start building the executor if the cache lacks it; returns at once."""
+    name = (str(cache.root), "executor", toolchain)
+    _BUILDS.start(name, "the native executor", lambda ps: build_executor(cache, toolchain, ps))
+
+
+def start_header_build(target: Target, prelude: Path, cache: KernelCache, toolchain: Toolchain) -> None:
+    """Start precompiling the prelude if the cache lacks that; returns at once."""
+    builder = Builder(target, prelude, cache, toolchain)
+    name = (str(cache.root), "header", builder.key)
+    _BUILDS.start(name, "the precompiled header", lambda ps: precompile(builder, ps))
+
+
+def wait_for_background_builds() -> None:
+    """Wait until every background build of this process has ended."""
+    _BUILDS.wait()

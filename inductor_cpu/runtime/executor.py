@@ -1,0 +1,125 @@
+"""The native executor: built once per machine and torch, then loaded; it runs execution plans."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import threading
+from collections.abc import Mapping
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from inductor_cpu import paths
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.plan import ExecutionPlan
+from inductor_cpu.runtime.cache import KernelCache, content_key
+from inductor_cpu.runtime.compile import run_compiler
+from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.runtime.toolchain import Toolchain
+
+_MODULE = "icpu_native"
+
+
+class ExternPath(NamedTuple):
+    """How one extern call of a plan is made: `path` is "native" (the dispatcher, from C++) or "python"."""
+
+    label: str
+    path: str
+    why_python: str
+    reason: str
+
+
+class RunnablePlan(Protocol):
+    """A loaded plan. Calling it with one list empties the list and returns the results as a new list.
+
+    Any number of threads may call it at once. Errors of operators have the type that eager gives them."""
+
+    _boxed_call: bool
+
+    def __call__(self, inputs: list[Any]) -> list[Any]: ...
+
+    def run(self, inputs: list[Any]) -> list[Any]: ...
+
+    def describe(self) -> list[tuple[str, str, str, str]]: ...
+
+
+def executor_library(cache: KernelCache, toolchain: Toolchain) -> Path:
+    """Where the executor of this source, compiler, torch and Python is, once built."""
+    folder = paths.native_sources()
+    sources = "".join(f"{path.name}\\0{path.read_text()}" for path in sorted(folder.iterdir()) if path.is_file())
+    python = f"{sysconfig.get_config_var('SOABI')} {sys.version}"
+    flags = " ".join(toolchain.executor_command(Path("executor.cpp"), Path("out.so")))
+    return cache.library(f"executor-{content_key(toolchain.identity, python, flags, sources)}")
+
+
+def build_executor(cache: KernelCache, toolchain: Toolchain, processes: ProcessGroup) -> Path:
+    """Build the executor unless a sound one is in the cache. Raises InternalError if it does not compile."""
+    library = executor_library(cache, toolchain)
+    if cache.is_sound(library):
+        return library
+    with cache.lock(library.name), cache.scratch() as scratch:
+        if cache.is_sound(library):
+            return library  # another process made it while we waited
+        source, output = paths.native_sources() / "executor.cpp", scratch / library.name
+        run_compiler(toolchain.executor_command(source, output), processes, cache, source)
+        cache.store(output, library)
+    return library
+
+
+class _Loader:
+    """The module, once per process: an extension cannot be loaded twice."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.module: ModuleType | None = None
+
+    def load(self, cache: KernelCache, toolchain: Toolchain) -> ModuleType:
+        with self.lock:
+            if self.module is None:
+                self.module = _load(build_executor(cache, toolchain, ProcessGroup()))
+            return self.module
+
+
+_LOADER = _Loader()
+
+
+def load_executor(cache: KernelCache, toolchain: Toolchain) -> ModuleType:
+    """The extension module with the type `Plan`; built first if the cache has none. One per process."""
+    return _LOADER.load(cache, toolchain)
+
+
+def build(
+    plan: ExecutionPlan, addresses: Mapping[str, int], executor: ModuleType, profile: bool = False
+) -> RunnablePlan:
+    """Load `plan` into the executor. `addresses` maps each kernel's symbol to its address (see `compile.load_kernels`).
+
+    `profile` records every kernel, also if the profiler starts in the middle of a call. Raises InternalError if the
+    plan is malformed."""
+    try:
+        runnable: RunnablePlan = executor.Plan(plan, dict(addresses), profile=profile)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise InternalError("runtime", f"the execution plan cannot be loaded: {error}") from error
+    return runnable
+
+
+def describe(plan: RunnablePlan) -> tuple[ExternPath, ...]:
+    """How each extern call of the plan is made, in order."""
+    return tuple(ExternPath(*row) for row in plan.describe())
+
+
+def _load(library: Path) -> ModuleType:
+    loader = ExtensionFileLoader(_MODULE, str(library))
+    try:
+        module = module_from_spec(ModuleSpec(_MODULE, loader, origin=str(library)))
+        loader.exec_module(module)
+        with _disable_current_modes():  # a compile runs under AOTAutograd's fake mode
+            module.check_tensor_layout(torch.zeros(1))
+    except ImportError as error:
+        raise InternalError("runtime", f"the native executor {library} does not load: {error}") from error
+    return module

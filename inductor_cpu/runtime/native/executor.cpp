@@ -1,0 +1,164 @@
+// The extension module `icpu_native`: the types Plan and WeightGuard, and the pool of memory.
+#include "decode.h"
+#include "guard.h"
+#include "run.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <memory>
+
+namespace icpu {
+namespace {
+
+struct PlanObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Plan* plan;
+};
+
+PyObject* run_plan(const Plan& plan, PyObject* inputs) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    if (!PyList_CheckExact(inputs)) fail(PyExc_TypeError, "a plan takes one list of inputs");
+    Frame frame(plan);
+    frame.load(elements(inputs));
+    // The caller's references go now, so that an input is freed after its last use.
+    if (PyList_SetSlice(inputs, 0, PyList_GET_SIZE(inputs), nullptr) != 0) throw PythonError();
+    {
+      WithoutGil others_run;
+      frame.run();
+      frame.finish();
+    }
+    return frame.results();
+  });
+}
+
+PyObject* plan_vectorcall(PyObject* self, PyObject* const* args, size_t flagged, PyObject* names) {
+  if (PyVectorcall_NARGS(flagged) != 1 || (names != nullptr && PyTuple_GET_SIZE(names) != 0)) {
+    PyErr_SetString(PyExc_TypeError, "a plan takes one list of inputs");
+    return nullptr;
+  }
+  return run_plan(*reinterpret_cast<PlanObject*>(self)->plan, args[0]);
+}
+
+PyObject* plan_run(PyObject* self, PyObject* inputs) { return run_plan(*reinterpret_cast<PlanObject*>(self)->plan, inputs); }
+
+PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    PyObject *source = nullptr, *addresses = nullptr;
+    int profile = 0;
+    static const char* names[] = {"plan", "addresses", "profile", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OO!|p", const_cast<char**>(names), &source, &PyDict_Type, &addresses, &profile)) {
+      throw PythonError();
+    }
+    auto plan = std::make_unique<Plan>(Decoder(source, addresses).decode());
+    plan->force_profile = profile != 0;
+    Ref self = Ref::steal(type->tp_alloc(type, 0));
+    auto* object = reinterpret_cast<PlanObject*>(self.get());
+    object->vectorcall = plan_vectorcall;
+    object->plan = plan.release();
+    return self.release();
+  });
+}
+
+void plan_dealloc(PyObject* self) {
+  delete reinterpret_cast<PlanObject*>(self)->plan;
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// One tuple per extern call: label, "native" or "python", why Python, why an extern.
+PyObject* plan_describe(PyObject* self, PyObject*) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    Ref list = Ref::steal(PyList_New(0));
+    for (const Instruction& instruction : reinterpret_cast<PlanObject*>(self)->plan->instructions) {
+      const auto* call = std::get_if<ExternCall>(&instruction);
+      if (call == nullptr) continue;
+      const char* path = call->why_python.empty() ? "native" : "python";
+      Ref row = Ref::steal(
+          Py_BuildValue("(ssss)", call->label.c_str(), path, call->why_python.c_str(), call->reason.c_str()));
+      if (PyList_Append(list.get(), row.get()) != 0) throw PythonError();
+    }
+    return list.release();
+  });
+}
+
+PyMethodDef plan_methods[] = {
+    {"run", plan_run, METH_O, "run(inputs: list) -> list. Takes the inputs out of the list and returns the results."},
+    {"describe", plan_describe, METH_NOARGS,
+     "describe() -> list of (label, 'native' or 'python', why Python, reason), one per extern call."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyMemberDef plan_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanObject, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot plan_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(plan_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(plan_dealloc)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_methods, plan_methods},
+    {Py_tp_members, plan_members},
+    {Py_tp_doc, const_cast<char*>("Plan(plan, addresses, profile=False): an ExecutionPlan, ready to run.")},
+    {0, nullptr}};
+
+PyType_Spec plan_spec = {
+    "icpu_native.Plan", sizeof(PlanObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, plan_slots};
+
+PyObject* set_pool_limit(PyObject*, PyObject* bytes) {
+  return guarded<PyObject*>(nullptr, [&] {
+    Pool::instance().set_limit(static_cast<size_t>(std::max<int64_t>(as_int(bytes), 0)));
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* clear_pool(PyObject*, PyObject*) {
+  Pool::instance().clear();
+  Py_RETURN_NONE;
+}
+
+PyObject* pool_bytes(PyObject*, PyObject*) { return PyLong_FromSize_t(Pool::instance().kept_bytes()); }
+
+// python.h declares the beginning of torch's tensor object by hand. Prove that it is right for this torch.
+PyObject* check_tensor_layout(PyObject*, PyObject* tensor) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    Ref expected = Ref::steal(PyObject_CallMethod(tensor, "data_ptr", nullptr));
+    const auto* impl = *reinterpret_cast<void* const*>(reinterpret_cast<const char*>(tensor) + offsetof(PyTensor, cdata));
+    Ref address = attribute(tensor, "_cdata");
+    if (as_int(address.get()) != static_cast<int64_t>(reinterpret_cast<intptr_t>(impl)) ||
+        as_int(expected.get()) != static_cast<int64_t>(reinterpret_cast<intptr_t>(as_tensor(tensor).data_ptr()))) {
+      fail(PyExc_ImportError, "the tensor object of this torch has another layout than the executor was written for");
+    }
+    Py_RETURN_NONE;
+  });
+}
+
+PyMethodDef module_methods[] = {
+    {"set_pool_limit", set_pool_limit, METH_O, "set_pool_limit(bytes): most memory kept for later calls."},
+    {"clear_pool", clear_pool, METH_NOARGS, "clear_pool(): give the kept memory back to the system."},
+    {"pool_bytes", pool_bytes, METH_NOARGS, "pool_bytes() -> bytes kept for later calls."},
+    {"check_tensor_layout", check_tensor_layout, METH_O, "check_tensor_layout(tensor): raise ImportError if wrong."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT, "icpu_native", "The native executor of icpu.", -1, module_methods, nullptr, nullptr, nullptr,
+    nullptr};
+
+} // namespace
+} // namespace icpu
+
+PyMODINIT_FUNC __attribute__((visibility("default"))) PyInit_icpu_native() {
+  using namespace icpu;
+  return guarded<PyObject*>(nullptr, []() -> PyObject* {
+    Ref module = Ref::steal(PyModule_Create(&module_definition));
+    Ref type = Ref::steal(PyType_FromSpec(&plan_spec));
+    // AOTAutograd hands its inputs in a list that is emptied.
+    if (PyObject_SetAttrString(type.get(), "_boxed_call", Py_True) != 0) throw PythonError();
+    if (PyModule_AddObjectRef(module.get(), "Plan", type.get()) != 0) throw PythonError();
+    Ref guard = Ref::steal(PyType_FromSpec(&guard_spec));
+    if (PyModule_AddObjectRef(module.get(), "WeightGuard", guard.get()) != 0) throw PythonError();
+    return module.release();
+  });
+}

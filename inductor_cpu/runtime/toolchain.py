@@ -1,0 +1,168 @@
+"""The C++ compiler as a value: where it is, its version, and the commands that build kernels with it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from inductor_cpu.errors import UserError
+from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.targets.cpu import Target
+
+_CANDIDATES = (
+    "g++",
+    "c++",
+    "clang++",
+    *(f"g++-{n}" for n in range(16, 10, -1)),
+    *(f"clang++-{n}" for n in range(21, 13, -1)),
+)
+_MIN_MAJOR = {"gcc": 11, "clang": 14}
+
+COMMON_FLAGS = (
+    "-std=c++20",
+    "-fPIC",
+    "-w",
+    # Numbers follow eager: no contraction of a*b+c, no -ffast-math. math-errno only matters to code that reads errno.
+    "-ffp-contract=off",
+    "-fno-math-errno",
+)
+KERNEL_FLAGS = ("-O3", "-fopenmp")
+EXECUTOR_FLAGS = ("-O1", "-fvisibility=hidden")
+
+_HOW_TO_GET_ONE = (
+    "icpu compiles C++ and needs a compiler with C++20, g++ 11 or newer, or clang++ 14 or newer. Get one with "
+    "`apt-get install g++`, `dnf install gcc-c++` or `conda install -c conda-forge gxx`; or name yours in the "
+    "environment variable CXX or the setting cpp.cxx."
+)
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler and the torch it builds against. `command` may carry leading arguments (`ccache g++`)."""
+
+    command: tuple[str, ...]
+    family: str
+    version: str
+    torch_root: Path
+    openmp: Path | None
+
+    @property
+    def identity(self) -> str:
+        """What of this toolchain decides the bytes of a library: part of every cache key."""
+        return f"{self.version}|torch {torch.__version__}|{torch.version.git_version}"
+
+    @property
+    def includes(self) -> tuple[str, ...]:
+        """-I flags of torch's headers. As system headers they give no warnings."""
+        root = self.torch_root / "include"
+        return ("-isystem", str(root), "-isystem", str(root / "torch" / "csrc" / "api" / "include"))
+
+    def kernel_flags(self, target: Target) -> tuple[str, ...]:
+        """Flags of kernels and of their precompiled header: these must be the same for both."""
+        return (*COMMON_FLAGS, *KERNEL_FLAGS, *target.flags)
+
+    def kernel_command(self, target: Target, header: Path, include: Path, source: Path, output: Path) -> list[str]:
+        """Build one library of kernels; `header` is included first, precompiled if that exists beside it."""
+        precompiled = header.with_name(header.name + ".pch")
+        use = (
+            ["-include-pch", str(precompiled)]
+            if self.family == "clang" and precompiled.exists()
+            else ["-include", str(header)]
+        )
+        return [
+            *self.command,
+            *self.kernel_flags(target),
+            *self.includes,
+            "-I",
+            str(include),
+            *use,
+            "-shared",
+            "-o",
+            str(output),
+            str(source),
+            *self.link_flags(),
+        ]
+
+    def header_command(self, target: Target, header: Path, include: Path, output: Path) -> list[str]:
+        """Precompile `header` into `output`."""
+        flags = [*self.kernel_flags(target), *self.includes, "-I", str(include)]
+        return [*self.command, *flags, "-x", "c++-header", str(header), "-o", str(output)]
+
+    def precompiled(self, header: Path) -> Path:
+        """Where this compiler looks for the precompiled form of `header`."""
+        return header.with_name(header.name + (".pch" if self.family == "clang" else ".gch"))
+
+    def executor_command(self, source: Path, output: Path) -> list[str]:
+        """Build the native executor, an extension of this Python."""
+        return [
+            *self.command,
+            *COMMON_FLAGS,
+            *EXECUTOR_FLAGS,
+            *self.includes,
+            "-isystem",
+            sysconfig.get_paths()["include"],
+            "-shared",
+            "-o",
+            str(output),
+            str(source),
+            *self.link_flags(),
+            "-ltorch_python",
+        ]
+
+    def link_flags(self) -> tuple[str, ...]:
+        """Libraries by name only: the process has torch's loaded, and the loader takes those.
+
+        OpenMP comes from the very file that torch ships, so that there is one runtime and one number of threads."""
+        lib = str(self.torch_root / "lib")
+        openmp = (str(self.openmp),) if self.openmp is not None and self.family == "gcc" else ("-fopenmp",)
+        return (*openmp, f"-L{lib}", "-ltorch_cpu", "-lc10")
+
+
+def find_toolchain(cxx: str | None = None) -> Toolchain:
+    """The compiler named by `cxx` (setting cpp.cxx), else by the variable CXX, else the first found on PATH.
+
+    Raises UserError if there is none, or the named one does not run or is too old."""
+    return _find(cxx or os.environ.get("CXX") or None, os.environ.get("PATH", ""))
+
+
+@lru_cache(maxsize=16)
+def _find(named: str | None, path: str) -> Toolchain:
+    if named is not None:
+        words = shlex.split(named)
+        if not words or shutil.which(words[0], path=path) is None:
+            raise UserError(f"the C++ compiler {named!r} was not found. {_HOW_TO_GET_ONE}")
+        return _probe(words)
+    found = next((name for name in _CANDIDATES if shutil.which(name, path=path)), None)
+    if found is None:
+        raise UserError(f"no C++ compiler was found. {_HOW_TO_GET_ONE}")
+    return _probe([found])
+
+
+def _probe(words: Sequence[str]) -> Toolchain:
+    """Ask the compiler for its version."""
+    try:
+        outcome = ProcessGroup().run([*words, "-dM", "-E", "-x", "c++", os.devnull], timeout=60)
+    except OSError as error:
+        raise UserError(f"the C++ compiler {shlex.join(words)!r} does not start: {error}. {_HOW_TO_GET_ONE}") from error
+    macros = dict(line.split(" ", 2)[1:] for line in outcome.stdout.splitlines() if line.count(" ") >= 2)
+    if outcome.code != 0 or "__GNUC__" not in macros:
+        detail = outcome.stderr.strip().splitlines()[:3]
+        raise UserError(
+            f"{shlex.join(words)!r} does not work as a C++ compiler (exit code {outcome.code}): "
+            f"{' / '.join(detail) or 'it does not define __GNUC__'}. {_HOW_TO_GET_ONE}"
+        )
+    family = "clang" if "__clang__" in macros else "gcc"
+    major = int(macros["__clang_major__" if family == "clang" else "__GNUC__"])
+    if major < _MIN_MAJOR[family]:
+        raise UserError(f"{shlex.join(words)!r} is {family} {major}, which is too old. {_HOW_TO_GET_ONE}")
+    root = Path(torch.__file__).resolve().parent
+    openmp = next(iter(sorted((root / "lib").glob("libgomp*.so*"))), None)
+    return Toolchain(tuple(words), family, f"{family} {macros['__VERSION__']}", root, openmp)

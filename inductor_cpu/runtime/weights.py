@@ -1,0 +1,202 @@
+"""Packed weights: made once from the weights, shared between graphs, made again when a weight changes.
+
+A native guard compares storage, address and version of every weight at each call (about 10 ns a weight). Equal
+recipes on the same weights share one copy. The copies go when the weights go.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import _disable_current_modes
+
+#: Live sets of packed weights, for `repack` and for reports.
+_LIVE: weakref.WeakSet[PackedWeights] = weakref.WeakSet()
+
+
+class _Shared:
+    """Packed tensors by what they were made from. An entry lives as long as some graph holds the tensor."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.tensors: weakref.WeakValueDictionary[tuple[Any, ...], torch.Tensor] = weakref.WeakValueDictionary()
+        self.sources: dict[tuple[Any, ...], list[weakref.ref[torch.Tensor]]] = {}
+
+    def find(self, key: tuple[Any, ...], sources: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """The tensor made from exactly these source objects in exactly this state."""
+        found = self.tensors.get(key)
+        known = self.sources.get(key, [])
+        if found is None or len(known) != len(sources):
+            return None
+        return found if all(ref() is source for ref, source in zip(known, sources, strict=True)) else None
+
+    def add(self, key: tuple[Any, ...], sources: Sequence[torch.Tensor], packed: torch.Tensor) -> None:
+        """Offer a tensor to other graphs."""
+        self.tensors[key] = packed
+        self.sources[key] = [weakref.ref(source) for source in sources]
+        for stale in [k for k in self.sources if k not in self.tensors]:
+            del self.sources[stale]
+
+    def discard(self, keys: Iterable[tuple[Any, ...]]) -> None:
+        """Offer these no longer."""
+        for key in keys:
+            self.tensors.pop(key, None)
+            self.sources.pop(key, None)
+
+
+_SHARED = _Shared()
+
+
+class PackedWeights:
+    """The packed weights of one graph and the way to make them.
+
+    graph: makes them from the inputs at `sources`; uses: for each, the input positions that it depends on; texts: for
+    each, its computation as text; guard_type: the executor's `WeightGuard`."""
+
+    def __init__(
+        self,
+        graph: fx.GraphModule,
+        sources: Sequence[int],
+        uses: Sequence[Sequence[int]],
+        texts: Sequence[str],
+        guard_type: Callable[[Sequence[int]], Any],
+    ) -> None:
+        self._makers = _makers(graph)
+        self._sources, self._uses, self._texts = tuple(sources), tuple(map(tuple, uses)), tuple(texts)
+        self._guard = guard_type(self._sources)
+        self._lock = threading.Lock()
+        self._packed: list[torch.Tensor] | None = None
+        self._keys: tuple[tuple[Any, ...], ...] = ()
+        self._owners: list[weakref.ref[torch.Tensor]] = []
+        _LIVE.add(self)
+
+    def extend(self, inputs: list[Any]) -> None:
+        """Append the packed weights to a graph's inputs, made again first if a weight has changed."""
+        # The check comes before the read: another thread stores the copies before it records what they were made from.
+        packed = self._packed if self._guard.check(inputs) else None
+        if packed is None:
+            packed = self._refresh(inputs)
+        inputs.extend(packed)
+
+    def measure(self) -> Callable[[], int]:
+        """A function that gives the memory of the packed copies in bytes: 0 before the first call and after the end of
+        the model, which it does not keep alive."""
+        me = weakref.ref(self)
+
+        def size() -> int:
+            owner = me()
+            return 0 if owner is None else sum(map(_bytes, owner._packed or ()))
+
+        return size
+
+    def forget(self) -> None:
+        """Make every copy again at the next call, whatever the guard says."""
+        with self._lock, _SHARED.lock:
+            _SHARED.discard(self._keys)
+            self._drop()
+
+    def depends_on(self, storages: frozenset[StorageWeakRef]) -> bool:
+        """Whether the copies were made from one of these storages."""
+        return any(storage in storages for _, *states in self._keys for _, storage, *_ in states)
+
+    def _drop(self) -> None:
+        self._packed = None
+        self._guard.forget()
+
+    def _refresh(self, inputs: list[Any]) -> list[torch.Tensor]:
+        with self._lock, torch.no_grad(), _disable_current_modes():
+            changed = frozenset(self._guard.changed(inputs))
+            previous, packed, keys = self._packed, [], []
+            for number, (uses, text) in enumerate(zip(self._uses, self._texts, strict=True)):
+                if previous is not None and not changed & set(uses):
+                    packed.append(previous[number])
+                    keys.append(self._keys[number])
+                    continue
+                weights = [inputs[p] for p in uses]
+                keys.append((text, *map(_state, weights)))
+                packed.append(self._make(number, keys[-1], weights))
+            self._watch([inputs[p] for p in self._sources])
+            self._packed, self._keys = packed, tuple(keys)
+            self._guard.record(inputs)
+            return packed
+
+    def _make(self, number: int, key: tuple[Any, ...], weights: list[torch.Tensor]) -> torch.Tensor:
+        with _SHARED.lock:
+            found = _SHARED.find(key, weights)
+            if found is None:
+                found = self._makers[number](*weights)
+                _SHARED.add(key, weights, found)
+            return found
+
+    def _watch(self, weights: list[torch.Tensor]) -> None:
+        """Free the copies when a parameter is gone. (Buffers may be passed as temporary objects.)"""
+        me = weakref.ref(self)
+
+        def gone(_ref: object) -> None:
+            owner = me()
+            if owner is not None:
+                owner._drop()
+
+        self._owners = [weakref.ref(w, gone if isinstance(w, torch.nn.Parameter) else None) for w in weights]
+
+
+def _makers(graph: fx.GraphModule) -> list[Callable[..., torch.Tensor]]:
+    """One function per packed weight, of the weights that it depends on in input order."""
+    results = graph.graph.output_node().args[0]
+    assert isinstance(results, tuple)
+    return [_maker(graph, result) for result in results if isinstance(result, fx.Node)]
+
+
+def _maker(graph: fx.GraphModule, result: fx.Node) -> Callable[..., torch.Tensor]:
+    part = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    needed: set[fx.Node] = set()
+    stack = [result]
+    while stack:
+        node = stack.pop()
+        if node not in needed:
+            needed.add(node)
+            stack.extend(node.all_input_nodes)
+    for node in graph.graph.nodes:
+        if node in needed:
+            copies[node] = part.node_copy(node, copies.__getitem__)
+    part.output(copies[result])
+    return fx.GraphModule(graph, part).forward
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Memory of a tensor; a packed one may be padded."""
+    return int(torch.ops.mkldnn._nbytes(tensor)) if tensor.is_mkldnn else tensor.numel() * tensor.element_size()
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return 0 if tensor.layout is not torch.strided else tensor.data_ptr()
+
+
+def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What a weight is like. The weak reference keeps the storage's identity from being used again."""
+    version = -1 if tensor.is_inference() else tensor._version
+    storage = StorageWeakRef(tensor.untyped_storage())
+    return (id(tensor), storage, _address(tensor), version, tensor.dtype, tuple(tensor.shape), tensor.stride())
+
+
+def memory_of_packed_weights() -> int:
+    """Bytes of all packed copies that are alive; a copy that several graphs share counts once."""
+    return sum(_bytes(t) for t in {id(t): t for packed in list(_LIVE) for t in packed._packed or ()}.values())
+
+
+def repack(model: torch.nn.Module) -> int:
+    """Make the packed copies of a model's weights again at its next call, for edits that no version counter sees
+    (`weight.data.add_(1)`, a write through a NumPy view, any edit of an inference tensor). Returns how many compiled
+    graphs were told."""
+    storages = frozenset(StorageWeakRef(t.untyped_storage()) for t in (*model.parameters(), *model.buffers()))
+    told = [packed for packed in list(_LIVE) if packed.depends_on(storages)]
+    for packed in told:
+        packed.forget()
+    return len(told)

@@ -1,0 +1,106 @@
+"""From a fused group to a `Kernel`: loop order, merging, phases, vector plan, parallel depth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inductor_cpu.ir.index import Expr, Sym, as_expr, const, loop_var, of, product
+from inductor_cpu.ir.kernel import Kernel, KernelArg, VectorPlan
+from inductor_cpu.ir.nodes import Buffer, Load, LoopNest, Store
+from inductor_cpu.schedule.cost import body_cost, points
+from inductor_cpu.schedule.flat import expressions, has_position, merge_loops, ordered, substitute_loops
+from inductor_cpu.schedule.fuse import Group
+from inductor_cpu.schedule.phases import kept_values, split_phases
+from inductor_cpu.schedule.vectorize import plan_vectors
+
+#: Outer loops are shared among threads as far in as needed to have this many points for each thread.
+POINTS_PER_THREAD = 8
+
+
+def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: int) -> Kernel:
+    """The kernel of a group."""
+    nest = replace(group.nest, dims=group.outer, reduce_dims=group.inner)
+    if not group.inner:
+        nest = replace(nest, dims=ordered(nest, nest.dims))
+    nest = merge_loops(nest)
+    vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes, has_position(nest.body))
+    nest = replace(nest, dims=_last(nest.dims, vector.loop), reduce_dims=_last(nest.reduce_dims, vector.loop))
+    nest, vector = _renamed(nest, vector)
+    phases = split_phases(nest.body, nest.stores, nest.reduce_dims) if nest.reduce_dims else ()
+    kept = kept_values(nest.body, nest.stores, phases, nest.reduce_dims)
+    return Kernel(
+        label=_label(nest, group),
+        args=kernel_args(nest, buffers),
+        sizes=size_symbols(nest),
+        outer=nest.dims,
+        inner=nest.reduce_dims,
+        body=nest.body,
+        stores=nest.stores,
+        phases=phases,
+        kept=kept,
+        parallel=_parallel_depth(nest, vector.loop, cores),
+        work=_work(nest, len(phases)),
+        vector=vector,
+        origins=nest.origins,
+    )
+
+
+def _last(loops: tuple[Sym, ...], loop: Sym | None) -> tuple[Sym, ...]:
+    """The loops with this one, if it is among them, innermost."""
+    return (*(s for s in loops if s != loop), *(s for s in loops if s == loop))
+
+
+def _renamed(nest: LoopNest, vector: VectorPlan) -> tuple[LoopNest, VectorPlan]:
+    """Loops named by their place, so that equal kernels of a model are equal code."""
+    new = {loop: loop_var(f"i{k}", loop.size) for k, loop in enumerate(nest.dims) if loop.size is not None}
+    new |= {loop: loop_var(f"r{k}", loop.size) for k, loop in enumerate(nest.reduce_dims) if loop.size is not None}
+    moved = substitute_loops(nest, {old: of(symbol) for old, symbol in new.items()})
+    dims, reduce_dims = tuple(new[loop] for loop in nest.dims), tuple(new[loop] for loop in nest.reduce_dims)
+    vector = replace(vector, loop=new[vector.loop] if vector.loop else None)
+    return replace(moved, dims=dims, reduce_dims=reduce_dims), vector
+
+
+def kernel_args(nest: LoopNest, buffers: dict[str, Buffer]) -> tuple[KernelArg, ...]:
+    """The buffers of a nest, those written first."""
+    reads = dict.fromkeys(i.buffer for i in nest.body if isinstance(i, Load))
+    reads.update(dict.fromkeys(s.buffer for s in nest.stores if s.mode == "add"))
+    writes = dict.fromkeys(s.buffer for s in nest.stores)
+    names = dict.fromkeys((*writes, *reads))
+    return tuple(KernelArg(n, buffers[n].dtype, n in reads, n in writes) for n in names)
+
+
+def size_symbols(nest: LoopNest) -> tuple[Sym, ...]:
+    """The size symbols that a nest reads, sorted by name."""
+    exprs: list[Expr] = expressions(nest.body, nest.stores)
+    exprs += [d.size for d in (*nest.dims, *nest.reduce_dims) if d.size is not None]
+    found = {s for expr in exprs for s in expr.symbols if s.kind == "size"}
+    return tuple(sorted(found, key=lambda s: s.name))
+
+
+def _parallel_depth(nest: LoopNest, vector: Sym | None, cores: int) -> int:
+    if any(_is_scatter(store) for store in nest.stores):
+        return 0
+    depth = 0
+    for depth in range(1, len(nest.dims) + 1):
+        is_last = nest.dims[depth - 1] == vector
+        if is_last or points(nest.dims[:depth]) >= POINTS_PER_THREAD * cores:
+            break
+    return depth
+
+
+def _is_scatter(store: Store) -> bool:
+    return store.mode != "set" or any(s.kind == "value" for s in store.index[0].symbols)
+
+
+def _work(nest: LoopNest, phases: int) -> Expr:
+    """Rough adds of one point of the outer loops."""
+    per_point = max(1, body_cost(nest.body) + len(nest.stores))
+    inner = product(as_expr(s.size) for s in nest.reduce_dims if s.size is not None)
+    return inner * per_point * max(1, min(phases, 2)) if nest.reduce_dims else const(per_point)
+
+
+def _label(nest: LoopNest, group: Group) -> str:
+    """A short name from the FX nodes it computes, for people and profiles."""
+    names = [origin for origin in nest.origins if origin]
+    text = "_".join(reversed(names[:3])) if names else group.members[0]
+    return "icpu_" + "".join(c if c.isalnum() or c == "_" else "_" for c in text)[:60]

@@ -1,0 +1,42 @@
+"""Rough costs, in adds: they only choose between legal schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.nodes import Instr, Load, Reduce, Scalar
+from inductor_cpu.ir.ops import OPS
+
+#: What an unknown size counts as in a comparison.
+TYPICAL_SIZE = 128
+
+
+def hint(expr: Expr) -> int:
+    """A size with every symbol at a typical value."""
+    value = expr.as_int
+    return value if value is not None else expr.evaluate(dict.fromkeys(expr.symbols, TYPICAL_SIZE))
+
+
+def points(symbols: Sequence[Sym]) -> int:
+    """The number of points of loops, with typical values for unknown sizes."""
+    total = 1
+    for symbol in symbols:
+        assert symbol.size is not None
+        total *= max(hint(symbol.size), 1)
+    return total
+
+
+def body_cost(body: Sequence[Instr]) -> int:
+    """Arithmetic of one point."""
+    return sum(OPS[i.op].cost if isinstance(i, Scalar) else 1 if isinstance(i, (Load, Reduce)) else 0 for i in body)
+
+
+def arithmetic_cost(body: Sequence[Instr]) -> int:
+    """Arithmetic of one point without its loads."""
+    return sum(OPS[i.op].cost for i in body if isinstance(i, Scalar))
+
+
+def loads_of(body: Sequence[Instr]) -> int:
+    """The number of loads of one point."""
+    return sum(isinstance(i, Load) for i in body)

@@ -1,0 +1,303 @@
+"""Fusion of flat nests into groups that become one kernel each.
+
+A nest joins a group when both walk the same points (legality, with a reason) and share data (profit). The same points
+are found through a buffer that both access (see `points.py`). A value that the group has just stored is then used from
+its register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from inductor_cpu.ir.index import Expr, Sym, loop_var, of
+from inductor_cpu.ir.nodes import Extern, Load, LoopNest, Program, Store
+from inductor_cpu.ir.rewrite import Copier, Editor, operands
+from inductor_cpu.schedule.flat import expressions, has_position, substitute_loops
+from inductor_cpu.schedule.points import Alignment, align, linear
+from inductor_cpu.schedule.uses import defined_symbols, reads_of, writes_of
+
+MAX_INSTRUCTIONS = 320
+MAX_BUFFERS = 32
+#: How many of the latest groups a nest is compared with.
+WINDOW = 12
+#: Nests up to which a group takes in others that only read what it reads.
+HORIZONTAL = 16
+
+
+@dataclass
+class Group:
+    """Fused nests over common loops: outer, and inner for reductions and what runs beside them."""
+
+    outer: tuple[Sym, ...]
+    inner: tuple[Sym, ...]
+    nest: LoopNest  # body and stores over outer + inner
+    members: list[str]
+    reads: set[str]
+    writes: set[str]
+
+    def address_of(self, buffer: str) -> Expr | None:
+        """The one address at which the group accesses a buffer, a store's first."""
+        for store in self.nest.stores:
+            if store.buffer == buffer and store.mode == "set" and store.mask is None:
+                return store.index[0]
+        for instruction in self.nest.body:
+            if isinstance(instruction, Load) and instruction.buffer == buffer:
+                return instruction.index[0]
+        return None
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The result: groups and externs in order, and why neighbours were not fused."""
+
+    items: tuple[Group | Extern, ...]
+    notes: tuple[str, ...]
+
+
+def fuse(program: Program, nodes: Sequence[LoopNest | Extern], horizontal: int = HORIZONTAL) -> Fused:
+    """Put flat nests into groups, in program order. A nest joins a group that it does not depend on only while the
+    group has fewer than `horizontal` nests."""
+    return _Fuser(program, horizontal).run(nodes)
+
+
+class _Fuser:
+    def __init__(self, program: Program, horizontal: int) -> None:
+        self.horizontal = horizontal
+        self.items: list[Group | Extern] = []
+        self.names = (f"p{k}" for k in count())
+        self.calls = {
+            node.name: (reads_of(node), writes_of(node) | _names(defined_symbols(program, node)))
+            for node in program.nodes
+            if isinstance(node, Extern)
+        }
+        #: Size symbols that an extern call gives a value; in the sets of reads and writes they stand beside buffers.
+        self.late = frozenset().union(*(writes for _, writes in self.calls.values()))
+        self.notes: list[str] = []
+
+    def run(self, nodes: Sequence[LoopNest | Extern]) -> Fused:
+        for node in nodes:
+            if isinstance(node, Extern):
+                self.items.append(node)
+            elif not self._join(node):
+                reads = reads_of(node) | self._late_sizes(node)
+                self.items.append(Group(node.dims, node.reduce_dims, node, [node.name], reads, writes_of(node)))
+        return Fused(tuple(self.items), tuple(self.notes))
+
+    def _join(self, nest: LoopNest) -> bool:
+        reads, writes = reads_of(nest) | self._late_sizes(nest), writes_of(nest)
+        earliest = self._last_conflict(reads, writes)
+        for position in self._candidates(reads):
+            group = self.items[position]
+            assert isinstance(group, Group)
+            if not group.writes & reads and len(group.members) >= self.horizontal:
+                self.notes.append(f"{nest.name} not with {group.members[0]}: it has {len(group.members)} loops already")
+                continue
+            sink = earliest > position
+            if sink and not self._can_sink(group, position):
+                self.notes.append(f"{nest.name} not with {group.members[0]}: another step lies between")
+                continue
+            reason = join(group, nest, self.names)
+            if reason is None:
+                group.reads |= reads
+                if sink:
+                    self.items.append(self.items.pop(position))
+                return True
+            self.notes.append(f"{nest.name} not with {group.members[0]}: {reason}")
+        return False
+
+    def _accesses(self, item: Group | Extern) -> tuple[set[str], set[str]]:
+        """What an item reads and writes."""
+        return (item.reads, item.writes) if isinstance(item, Group) else self.calls[item.name]
+
+    def _late_sizes(self, nest: LoopNest) -> set[str]:
+        """Size symbols in a nest that an earlier extern call must have given a value."""
+        if not self.late:
+            return set()
+        found = {symbol for expr in expressions(nest.body, nest.stores) for symbol in expr.symbols}
+        found |= {s for loop in (*nest.dims, *nest.reduce_dims) if loop.size is not None for s in loop.size.symbols}
+        return _names(found) & self.late
+
+    def _last_conflict(self, reads: set[str], writes: set[str]) -> int:
+        """The last step that must come before the nest."""
+        for position in range(len(self.items) - 1, -1, -1):
+            item_reads, item_writes = self._accesses(self.items[position])
+            if item_writes & (reads | writes) or item_reads & writes:
+                return position
+        return -1
+
+    def _candidates(self, reads: set[str]) -> list[int]:
+        """Groups to try: first those that produce what the nest reads, then those that read the same; latest first."""
+        recent = [p for p, item in enumerate(self.items) if isinstance(item, Group)][-WINDOW:]
+        groups = [(p, self.items[p]) for p in reversed(recent)]
+        producers = [p for p, g in groups if isinstance(g, Group) and g.writes & reads]
+        sharers = [p for p, g in groups if isinstance(g, Group) and g.reads & reads and p not in producers]
+        return producers + sharers
+
+    def _can_sink(self, group: Group, position: int) -> bool:
+        """Whether the group may run after all later steps."""
+        for item in self.items[position + 1 :]:
+            item_reads, item_writes = self._accesses(item)
+            if group.writes & (item_reads | item_writes) or group.reads & item_writes:
+                return False
+        return True
+
+
+def _names(symbols: Iterable[Sym]) -> set[str]:
+    return {symbol.name for symbol in symbols}
+
+
+# -- joining ---------------------------------------------------------------------------------------------------------
+def join(group: Group, nest: LoopNest, names: Iterator[str]) -> str | None:
+    """Add a nest to a group; or the reason why it cannot be, the group then unchanged. names: for new loops."""
+    if len(group.nest.body) + len(nest.body) > MAX_INSTRUCTIONS:
+        return "too many instructions"
+    if len(group.reads | group.writes | reads_of(nest) | writes_of(nest)) > MAX_BUFFERS:
+        return "too many buffers"
+    if _scatters(group.nest) or _scatters(nest):
+        return "a scatter stays alone"
+    reason = "no common buffer gives the same points"
+    for buffer in _shared(group, nest):
+        plan = _aligned(group, nest, buffer, names)
+        if plan is None:
+            continue
+        moved_group, moved_nest = plan
+        fused = _merge(moved_group, moved_nest)
+        if isinstance(fused, str):
+            reason = fused
+            continue
+        group.outer, group.inner = moved_group.outer, moved_group.inner
+        group.nest = replace(fused, origins=tuple(dict.fromkeys((*group.nest.origins, *nest.origins))))
+        group.members.append(nest.name)
+        group.reads |= reads_of(nest)
+        group.writes |= writes_of(nest)
+        return None
+    return reason
+
+
+def _scatters(nest: LoopNest) -> bool:
+    return any(
+        s.mode != "set" or s.mask is not None or any(e.kind == "value" for e in s.index[0].symbols) for s in nest.stores
+    )
+
+
+def _shared(group: Group, nest: LoopNest) -> list[str]:
+    """Buffers that both access, those that the group writes first."""
+    nest_reads = [i.buffer for i in nest.body if isinstance(i, Load)]
+    common = dict.fromkeys(b for b in nest_reads if b in group.writes)
+    common.update(dict.fromkeys(b for b in nest_reads if b in group.reads))
+    return list(common)
+
+
+def _aligned(group: Group, nest: LoopNest, buffer: str, names: Iterator[str]) -> tuple[Group, LoopNest] | None:
+    """Both over the same loops, cut into pieces where they differ, such that they access the buffer at one address."""
+    own, address = _address_in(nest, buffer), group.address_of(buffer)
+    if own is None or address is None:
+        return None
+    group_loops, nest_loops = _level(address, group.outer, group.inner), _level(own, nest.dims, nest.reduce_dims)
+    found = align(address, group_loops, own, nest_loops, names)
+    if found is None:
+        return None
+    levels = _levels(group, nest, found, names)
+    if levels is None:
+        return None
+    outer, inner, renamed = levels
+    moved_group, moved_nest = group.nest, substitute_loops(nest, {**found.values[1], **renamed})
+    if any(len(pieces) > 1 for pieces in found.first.values()):
+        moved_group = substitute_loops(moved_group, found.values[0])
+    group = replace(group, outer=outer, inner=inner, nest=replace(moved_group, dims=outer, reduce_dims=inner))
+    return group, replace(moved_nest, dims=outer, reduce_dims=inner)
+
+
+def _level(address: Expr, outer: tuple[Sym, ...], inner: tuple[Sym, ...]) -> tuple[Sym, ...]:
+    """The loops that an address belongs to: all if it uses inner ones, else the outer loops."""
+    return (*outer, *inner) if address.symbols & set(inner) else outer
+
+
+def _levels(
+    group: Group, nest: LoopNest, found: Alignment, names: Iterator[str]
+) -> tuple[tuple[Sym, ...], tuple[Sym, ...], dict[Sym, Expr]] | None:
+    """(outer loops, inner loops, new names of loops of the nest) for both; None if the nest folds other points."""
+    outer, inner = _pieces(group.outer, found.first), _pieces(group.inner, found.first)
+    if not nest.reduce_dims:
+        return outer, inner, {}
+    dims, folded = _pieces(nest.dims, found.second), _pieces(nest.reduce_dims, found.second)
+    if found.second.keys().isdisjoint(nest.reduce_dims):  # the buffer says nothing about the inner loops
+        order = outer if group.inner else dims
+        inner = inner or tuple(loop_var(next(names), loop.size) for loop in folded if loop.size is not None)
+        if set(dims) != set(outer) or [loop.size for loop in inner] != [loop.size for loop in folded]:
+            return None
+        return order, inner, dict(zip(folded, map(of, inner), strict=True))
+    if not group.inner:
+        return dims, folded, {}
+    if set(dims) != set(outer) or set(folded) != set(inner):
+        return None
+    if has_position(nest.body):
+        values = tuple(found.values[1][loop] for loop in nest.reduce_dims)
+        if linear(values, nest.reduce_dims) != linear(tuple(map(of, inner)), inner):
+            return None
+    return outer, inner, {}
+
+
+def _pieces(loops: Sequence[Sym], pieces: Mapping[Sym, list[Sym]]) -> tuple[Sym, ...]:
+    return tuple(piece for loop in loops for piece in pieces.get(loop, [loop]))
+
+
+def _address_in(nest: LoopNest, buffer: str) -> Expr | None:
+    found = {i.index[0] for i in nest.body if isinstance(i, Load) and i.buffer == buffer}
+    return found.pop() if len(found) == 1 else None
+
+
+# -- merging bodies --------------------------------------------------------------------------------------------------
+def _merge(group: Group, nest: LoopNest) -> LoopNest | str:
+    """One body for both, values that the group stores forwarded to the nest's loads."""
+    editor = Editor(group.nest.body)
+    stored: dict[str, Store] = {store.buffer: store for store in group.nest.stores}
+    forward: dict[int, int] = {}
+    for position, instruction in enumerate(nest.body):
+        if isinstance(instruction, Load) and instruction.buffer in stored:
+            store = stored[instruction.buffer]
+            if instruction.mask is not None or store.index[0] != instruction.index[0]:
+                return f"it reads {instruction.buffer} at other points than those just written"
+            forward[position] = store.value
+    conflict = _write_after_read(group, nest)
+    if conflict is not None:
+        return conflict
+    copier = Copier(editor, nest.body, {}, forward=forward)
+    copier.run(range(len(nest.body)))
+    stores = (*group.nest.stores, *(copier.store(store) for store in nest.stores))
+    if not _levels_are_sound(editor, stores, group):
+        return "an outer-level value would depend on the inner loops"
+    return replace(group.nest, body=tuple(editor.instructions), stores=stores)
+
+
+def _write_after_read(group: Group, nest: LoopNest) -> str | None:
+    """The nest may overwrite what the group reads only at the same point."""
+    for store in nest.stores:
+        if store.buffer in group.writes:
+            return f"both write {store.buffer}"
+        for instruction in group.nest.body:
+            if not isinstance(instruction, Load) or instruction.buffer != store.buffer:
+                continue
+            if instruction.index[0] != store.index[0]:
+                return f"{store.buffer} is overwritten at other points than those read"
+    return None
+
+
+def _levels_are_sound(editor: Editor, stores: Sequence[Store], group: Group) -> bool:
+    """A store whose address depends on outer loops only must store a value that does not vary over the inner ones."""
+    inner = set(group.inner)
+    varying: list[bool] = []
+    for instruction in editor.instructions:
+        own = bool(_own_symbols(instruction) & inner)
+        is_reduce = type(instruction).__name__ == "Reduce"
+        varying.append(not is_reduce and (own or any(varying[p] for p in operands(instruction))))
+    return all(bool(store.index[0].symbols & inner) or not varying[store.value] for store in stores)
+
+
+def _own_symbols(instruction: object) -> frozenset[Sym]:
+    if isinstance(instruction, Load):
+        return instruction.index[0].symbols
+    expr = getattr(instruction, "expr", None)
+    return expr.symbols if isinstance(expr, Expr) else frozenset()

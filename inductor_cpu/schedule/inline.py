@@ -1,0 +1,215 @@
+"""Vertical fusion of pointwise nests: a producer's body takes the place of the loads of its result.
+
+Legality and profit are separate: `illegal` gives the reason why a producer cannot be inlined anywhere, `unprofitable`
+why it should not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from inductor_cpu.ir.index import ZERO, Expr, Sym, of
+from inductor_cpu.ir.nodes import Const, Extern, Load, LoopNest, Node, Program, Scalar
+from inductor_cpu.ir.rewrite import Copier, Editor, operands, prune
+from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points
+from inductor_cpu.schedule.flat import stride_hint
+from inductor_cpu.schedule.uses import readers, reads_of, result_buffers, writers
+
+#: A body never grows beyond this by inlining: the compiler and the register file have limits.
+MAX_BODY = 160
+#: Arithmetic per point that may be done again instead of stored and loaded.
+CHEAP = 3
+#: Extra arithmetic per element of the producer that a consumer which reads it several times may cost.
+REPEAT_BUDGET = 8
+#: Ops that fail for an integer divisor of 0.
+DIVISIONS = frozenset({"fmod", "remainder", "floordiv", "truncdiv"})
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """The nodes that are left, and a line for each producer that was kept apart, with the reason."""
+
+    nodes: tuple[Node, ...]
+    notes: tuple[str, ...]
+
+
+def inline_producers(program: Program, nodes: Sequence[Node]) -> Inlined:
+    """Inline every pointwise producer for which it is legal and pays."""
+    return _Inliner(program, nodes).run()
+
+
+class _Inliner:
+    def __init__(self, program: Program, nodes: Sequence[Node]) -> None:
+        self.program, self.nodes = program, nodes
+        self.results = result_buffers(program)
+        self.readers, self.writers = readers(nodes), writers(nodes)
+        self.order = {id(node): k for k, node in enumerate(nodes)}
+        self.mutations = self._mutations()
+        self.producers: dict[str, LoopNest] = {}  # buffer -> the rewritten nest that computes it
+        self.notes: list[str] = []
+
+    def _mutations(self) -> dict[str, list[int]]:
+        """buffer -> positions of its writes, for buffers written more than once or written after being inputs."""
+        found: dict[str, list[int]] = {}
+        for name, nodes in self.writers.items():
+            if len(nodes) > 1 or self.program.buffer(name).kind in ("input", "constant"):
+                found[name] = [self.order[id(node)] for node in nodes]
+        return found
+
+    def run(self) -> Inlined:
+        kept: list[Node] = []
+        for node in self.nodes:
+            if isinstance(node, Extern):
+                kept.append(node)
+                continue
+            nest = self._rewrite(node)
+            if self._inlinable(node, nest):
+                self.producers[nest.stores[0].buffer] = nest
+            else:
+                kept.append(nest)
+        return Inlined(tuple(kept), tuple(self.notes))
+
+    def _inlinable(self, original: LoopNest, nest: LoopNest) -> bool:
+        reason = self._illegal(original, nest) or self._unprofitable(nest)
+        if reason:
+            self.notes.append(f"{nest.name} ({', '.join(nest.origins)}) is not inlined: {reason}")
+        return reason is None
+
+    # -- legality ----------------------------------------------------------------------------------------------------
+    def _illegal(self, original: LoopNest, nest: LoopNest) -> str | None:
+        if nest.reduce_dims:
+            return "it is a reduction"
+        if not is_whole_store(nest):
+            return "it does not store one whole buffer in place order"
+        name = nest.stores[0].buffer
+        buffer = self.program.buffer(name)
+        if buffer.kind != "temp" or name in self.results:
+            return f"{name} is needed in memory ({buffer.kind})"
+        if len(self.writers[name]) > 1:
+            return f"{name} has several writers"
+        for reader in self.readers[name]:
+            if isinstance(reader, Extern):
+                return f"{name} is an argument of {reader.target}"
+            if name in {store.buffer for store in reader.stores}:
+                return f"{reader.name} updates {name} in place"
+            if _reports_errors(nest) and any(
+                isinstance(i, Load) and i.buffer == name and i.mask is not None for i in reader.body
+            ):
+                return f"{reader.name} reads it under a mask, where its checks must not run"
+        return self._hazard(original, nest)
+
+    def _hazard(self, original: LoopNest, nest: LoopNest) -> str | None:
+        """A buffer that the body reads must not change between the producer and its last reader."""
+        last = max((self.order[id(r)] for r in self.readers[nest.stores[0].buffer]), default=-1)
+        for name in reads_of(nest):
+            if any(self.order[id(original)] < position <= last for position in self.mutations.get(name, ())):
+                return f"{name} changes before the last use"
+        return None
+
+    # -- profit ------------------------------------------------------------------------------------------------------
+    def _unprofitable(self, nest: LoopNest) -> str | None:
+        name = nest.stores[0].buffer
+        users = [node for node in self.readers[name] if isinstance(node, LoopNest)]
+        if len(nest.body) > MAX_BODY:
+            return f"its body has {len(nest.body)} instructions"
+        arithmetic, loads = arithmetic_cost(nest.body), loads_of(nest.body)
+        if loads == 0 and arithmetic <= CHEAP:
+            return None
+        size = max(points(nest.dims), 1)
+        if arithmetic > CHEAP:
+            repeats = max((self._evaluations(user, name) / size for user in users), default=1.0)
+            if arithmetic * (repeats - 1) > REPEAT_BUDGET:
+                return f"{repeats:.1f} evaluations an element cost more than a store and loads"
+        if len(users) > 1 and (loads > 1 or arithmetic > CHEAP):
+            return f"{len(users)} nests read it"
+        if any(_is_scatter(user) and len(users) > 1 for user in users):
+            return "a scatter reads it"
+        return None
+
+    def _evaluations(self, user: LoopNest, name: str) -> float:
+        """How often a consumer would evaluate the producer: points of the loops down to the last one that its loads
+        depend on, in memory order, because loops can only be left out from the inside."""
+        store = user.stores[0]
+        strides = self.program.buffer(store.buffer).strides
+        address = sum((i * s for i, s in zip(store.index, strides, strict=True)), ZERO)
+        loops = (*sorted(user.dims, key=lambda d: -stride_hint(address, d)), *user.reduce_dims)
+        total = 0.0
+        for position, instruction in enumerate(user.body):
+            if isinstance(instruction, Load) and instruction.buffer == name:
+                dependent = _varying(user, position)
+                depth = max((k for k, loop in enumerate(loops) if loop in dependent), default=-1)
+                total += points(loops[: depth + 1])
+        return total
+
+    # -- rewriting ---------------------------------------------------------------------------------------------------
+    def _rewrite(self, nest: LoopNest) -> LoopNest:
+        """The nest with the loads of inlined producers replaced by their bodies."""
+        if not any(isinstance(i, Load) and i.buffer in self.producers for i in nest.body):
+            return nest
+        editor = Editor()
+        copier = Copier(editor, nest.body, {})
+        for position, instruction in enumerate(nest.body):
+            if isinstance(instruction, Load) and instruction.buffer in self.producers:
+                copier.values[position] = self._expand(editor, copier, instruction)
+            else:
+                copier.run((position,))
+        stores = tuple(copier.store(store) for store in nest.stores)
+        body, stores = prune(editor.instructions, stores)
+        origins = dict.fromkeys(nest.origins)
+        for instruction in nest.body:
+            if isinstance(instruction, Load) and instruction.buffer in self.producers:
+                origins.update(dict.fromkeys(self.producers[instruction.buffer].origins))
+        return replace(nest, body=body, stores=stores, origins=tuple(origins))
+
+    def _expand(self, editor: Editor, outer: Copier, load: Load) -> int:
+        producer = self.producers[load.buffer]
+        at = tuple(map(outer.index, load.index))
+        dims: dict[Sym, Expr] = dict(zip(producer.dims, at, strict=True))
+        mask = None if load.mask is None else outer.values[load.mask]
+        copier = Copier(editor, producer.body, dims, mask)
+        root = producer.stores[0].value
+        copier.run((root,))
+        value = copier.values[root]
+        if mask is None:
+            return value
+        dtype = editor.instructions[value].dtype
+        fill = editor.emit(Const(load.fill, dtype))
+        return editor.emit(Scalar("where", (mask, value, fill), dtype))
+
+
+def is_whole_store(nest: LoopNest) -> bool:
+    """One plain store whose index is exactly the nest's dims, so that each element is written once."""
+    if len(nest.stores) != 1 or nest.stores[0].mode != "set" or nest.stores[0].mask is not None:
+        return False
+    return all(
+        expr == (ZERO if dim.size == 1 else of(dim)) for expr, dim in zip(nest.stores[0].index, nest.dims, strict=False)
+    ) and len(nest.stores[0].index) == len(nest.dims)
+
+
+def _reports_errors(nest: LoopNest) -> bool:
+    """Whether the body checks an index or divides integers, which is an error for some values."""
+    return any(
+        isinstance(i, Scalar) and (i.op == "check_index" or (i.op in DIVISIONS and not i.dtype.is_floating_point))
+        for i in nest.body
+    )
+
+
+def _is_scatter(nest: LoopNest) -> bool:
+    return any(store.mode == "add" for store in nest.stores)
+
+
+def _varying(nest: LoopNest, position: int) -> set[Sym]:
+    """The loop symbols that an instruction depends on, also through values."""
+    found: set[Sym] = set()
+    stack, seen = [position], set()
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        instruction = nest.body[current]
+        index = instruction.index if isinstance(instruction, Load) else (getattr(instruction, "expr", ZERO),)
+        found.update(s for expr in index for s in expr.symbols if s.kind == "loop")
+        stack.extend(operands(instruction))
+    return found

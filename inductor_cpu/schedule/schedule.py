@@ -1,0 +1,59 @@
+"""Program -> Schedule: dead code, inlining, flattening, fusion, kernels, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inductor_cpu.ir.index import Sym
+from inductor_cpu.ir.kernel import Schedule, Step
+from inductor_cpu.ir.nodes import Extern, LoopNest, Program
+from inductor_cpu.ir.rewrite import prune
+from inductor_cpu.schedule.build import build_kernel
+from inductor_cpu.schedule.flat import flatten
+from inductor_cpu.schedule.fuse import HORIZONTAL, Group, fuse
+from inductor_cpu.schedule.inline import inline_producers
+from inductor_cpu.schedule.memory import plan_memory
+from inductor_cpu.schedule.uses import live_nodes, reads_of, result_buffers
+
+
+def schedule_program(program: Program, lanes: int, cores: int, horizontal: int = HORIZONTAL) -> Schedule:
+    """Decide kernels, their order and memory. lanes: vector lanes of the target (0 for scalar code); cores: how many
+    threads a kernel should have work for; horizontal: most nests in a kernel that joins nests without a dependency."""
+    buffers = dict(program.buffer_table)
+    inlined = inline_producers(program, live_nodes(program, program.nodes))
+    nodes = [
+        flatten(node, buffers) if isinstance(node, LoopNest) else node for node in live_nodes(program, inlined.nodes)
+    ]
+    fused = fuse(program, nodes, horizontal)
+    steps: list[Step] = [
+        item if isinstance(item, Extern) else build_kernel(item, buffers, lanes, cores)
+        for item in without_dead_stores(program, fused.items)
+    ]
+    places, arena = plan_memory(steps, buffers, _input_symbols(program))
+    return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes))
+
+
+def without_dead_stores(program: Program, items: Sequence[Group | Extern]) -> list[Group | Extern]:
+    """The items without stores to temps that nobody reads afterwards: their values live in registers."""
+    needed = result_buffers(program) | {binding.buffer for binding in program.bindings}
+    kept: list[Group | Extern] = []
+    for item in reversed(items):
+        if isinstance(item, Extern):
+            needed |= reads_of(item)
+            kept.append(item)
+            continue
+        stores = [s for s in item.nest.stores if s.buffer in needed or program.buffer(s.buffer).kind != "temp"]
+        if stores:
+            body, renumbered = prune(item.nest.body, stores)
+            nest = replace(item.nest, body=body, stores=renumbered)
+            needed |= reads_of(nest)
+            kept.append(replace(item, nest=nest))
+    return kept[::-1]
+
+
+def _input_symbols(program: Program) -> frozenset[Sym]:
+    """The size symbols that are known before the first step."""
+    inputs = {spec.buffer for spec in program.inputs}
+    found = {spec.symbol for spec in program.inputs if spec.symbol is not None}
+    return frozenset(found | {binding.symbol for binding in program.bindings if binding.buffer in inputs})

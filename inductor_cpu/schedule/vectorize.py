@@ -1,0 +1,141 @@
+"""The vectorization checker: reads a kernel's loops and bodies, returns a vector plan or the reasons why not.
+
+It is a judge, not a code generator: the plan says which loop becomes lanes and how each access looks along it. Vector
+code is safe when the lanes are independent: no scatter, and no buffer both read and written at different points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import torch
+
+from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.kernel import VectorPlan
+from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Store
+from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
+from inductor_cpu.schedule.cost import hint
+
+
+class Reason(Enum):
+    """Why a kernel is scalar."""
+
+    SCALAR_TARGET = "the target or cpp.simdlen asks for scalar code"
+    NO_LOOP = "it has no loop"
+    SCATTER_ADD = "lanes of a scatter may add to the same element"
+    SCATTER_SET = "lanes of a scatter may write the same element, and the last one must win"
+    IN_PLACE = "it reads elements that other lanes write"
+    SHORT = "every loop is shorter than two points"
+
+
+#: Cost of one access of one point in vector code, relative to a contiguous one; scalar code costs SCALAR a point.
+ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 10.0, "gather": 12.0}
+
+#: A strided access through a tile that is transposed in registers; these dtypes have no such tiles.
+TILE_COST = 2.0
+_NO_TILES = (torch.float64, torch.int64, torch.bool)
+
+
+def plan_vectors(
+    outer: Sequence[Sym],
+    inner: Sequence[Sym],
+    body: Sequence[Instr],
+    stores: Sequence[Store],
+    lanes: int,
+    fixed_order: bool = False,
+) -> VectorPlan:
+    """The vector plan of a kernel with these loops. lanes: of the target, 0 or 1 for scalar.
+    fixed_order: the inner loops must keep their order (argmax), so of them only the last can become lanes."""
+    reason = _unsafe(outer, inner, body, stores, lanes)
+    if reason is not None:
+        return VectorPlan(None, 1, reasons=(reason.value,))
+    movable = inner[-1:] if fixed_order else inner
+    candidates = [loop for loop in (*outer, *movable) if loop.size is not None and loop.size.as_int not in (0, 1)]
+    if not candidates:
+        return VectorPlan(None, 1, reasons=(Reason.SHORT.value,))
+    best = min(candidates, key=lambda loop: _cost(loop, outer, inner, body, stores, lanes))
+    access = tuple(
+        [(p, access_kind(i.index[0], best, body)) for p, i in enumerate(body) if isinstance(i, Load)]
+        + [(-1 - n, access_kind(s.index[0], best, body)) for n, s in enumerate(stores)]
+    )
+    return VectorPlan(best, lanes, access)
+
+
+def _unsafe(
+    outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr], stores: Sequence[Store], lanes: int
+) -> Reason | None:
+    if lanes <= 1:
+        return Reason.SCALAR_TARGET
+    if not outer and not inner:
+        return Reason.NO_LOOP
+    for store in stores:
+        if store.mode != "set":
+            return Reason.SCATTER_ADD
+        if any(s.kind == "value" for s in store.index[0].symbols):
+            return Reason.SCATTER_SET
+    written = {store.buffer: store.index[0] for store in stores}
+    for instruction in body:
+        if (
+            isinstance(instruction, Load)
+            and written.get(instruction.buffer, instruction.index[0]) != instruction.index[0]
+        ):
+            return Reason.IN_PLACE
+    return None
+
+
+def access_kind(address: Expr, loop: Sym, body: Sequence[Instr]) -> str:
+    """How consecutive points of a loop access memory: uniform, contiguous, strided or gather."""
+    if any(varies(body, position, loop) for position in value_positions((address,))):
+        return "gather"
+    coefficient = address.coefficient(loop)
+    if coefficient is None:
+        return "gather"
+    value = coefficient.as_int
+    if value == 0:
+        return "uniform"
+    return "contiguous" if value == 1 else "strided"
+
+
+def varies(body: Sequence[Instr], position: int, loop: Sym) -> bool:
+    """Whether an SSA value depends on a loop symbol (a reduction's result is taken to depend on what it folds)."""
+    stack, seen = [position], set()
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if loop in loop_symbols(body[current]):
+            return True
+        stack.extend(operands(body[current]))
+    return False
+
+
+def _access_cost(address: Expr, dtype: torch.dtype, loop: Sym, outer: Sequence[Sym], body: Sequence[Instr]) -> float:
+    """A strided access that is contiguous along another outer loop is read as a tile and turned over in registers."""
+    kind = access_kind(address, loop, body)
+    tiles = dtype not in _NO_TILES and any(o != loop and address.coefficient(o) == 1 for o in outer)
+    return TILE_COST if kind == "strided" and tiles else ACCESS_COST[kind]
+
+
+def _cost(
+    loop: Sym, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr], stores: Sequence[Store], lanes: int
+) -> tuple[float, int]:
+    """Cost per point, the unused lanes of the last vector included; ties go to the innermost loop."""
+    assert loop.size is not None
+    size = hint(loop.size)
+    used = size / (-(-size // lanes) * lanes)
+    total = 1.0
+    for instruction in body:
+        if isinstance(instruction, Load):
+            total += _access_cost(instruction.index[0], instruction.dtype, loop, outer, body)
+        elif isinstance(instruction, Index) and instruction.expr.coefficient(loop) is None:
+            total += ACCESS_COST["gather"]
+        elif isinstance(instruction, Reduce):
+            total += 0.3 if loop in inner and size >= 4 * lanes else 0.5 if loop in inner else 0.2
+    for store in stores:
+        total += 1.5 * _access_cost(store.index[0], body[store.value].dtype, loop, outer, body)
+    if loop in outer and loop is not outer[-1] and not inner:
+        total += 0.5
+    order = (*outer, *inner)
+    return total / used, -order.index(loop)

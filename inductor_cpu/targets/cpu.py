@@ -1,0 +1,164 @@
+"""The CPU as a value: instruction sets, compiler flags that go with them, cores and cache sizes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from inductor_cpu.errors import UserError
+
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"})
+_AVX2 = frozenset({"avx2", "fma", "f16c"})
+
+
+@dataclass(frozen=True)
+class Isa:
+    """One instruction set that kernels are compiled for.
+
+    `bits` is the width of a vector (0: scalar code). `flags` and `defines` go to the compiler; the defines select the
+    branch of ATen/cpu/vec. `optional` pairs a CPU feature with the flag that is added where the CPU has it.
+    """
+
+    name: str
+    bits: int
+    needs: frozenset[str]
+    flags: tuple[str, ...]
+    defines: tuple[str, ...]
+    optional: tuple[tuple[str, str], ...] = ()
+
+
+_BASE_FLAGS = ("-mavx2", "-mfma", "-mf16c")
+
+ISAS: tuple[Isa, ...] = (
+    Isa(
+        "avx512",
+        512,
+        _AVX512 | _AVX2,
+        (*_BASE_FLAGS, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx512cd"),
+        ("CPU_CAPABILITY=AVX512", "CPU_CAPABILITY_AVX512"),
+        (
+            ("avx512_vnni", "-mavx512vnni"),
+            ("avx512_bf16", "-mavx512bf16"),
+            ("amx_tile", "-mamx-tile"),
+            ("amx_int8", "-mamx-int8"),
+            ("amx_bf16", "-mamx-bf16"),
+        ),
+    ),
+    Isa("avx2", 256, _AVX2, _BASE_FLAGS, ("CPU_CAPABILITY=AVX2", "CPU_CAPABILITY_AVX2")),
+    Isa("scalar", 0, frozenset(), (), ("CPU_CAPABILITY=DEFAULT", "CPU_CAPABILITY_DEFAULT")),
+)
+"""Widest first."""
+
+FEATURES: frozenset[str] = frozenset({"avx512_fp16"}).union(
+    *(isa.needs for isa in ISAS), (name for isa in ISAS for name, _ in isa.optional)
+)
+"""The CPU features that this table asks about, spelled as in /proc/cpuinfo."""
+
+_CAPABILITY_FEATURES: Mapping[str, frozenset[str]] = {"AVX512": _AVX512 | _AVX2, "AVX2": _AVX2}
+_DEFAULT_CACHES = {"l1": 32 << 10, "l2": 1 << 20, "l3": 16 << 20}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What kernels are compiled for.
+
+    `cores` counts the CPUs this process may run on; `l1` (data), `l2` and `l3` are bytes per instance of the cache.
+    `features` are the names in /proc/cpuinfo that matter here, whatever `isa` was chosen.
+    """
+
+    isa: Isa
+    cores: int
+    l1: int
+    l2: int
+    l3: int
+    cpu_name: str
+    features: frozenset[str] = frozenset()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Compiler flags of the instruction set, with those of the optional features this CPU has."""
+        optional = (flag for feature, flag in self.isa.optional if feature in self.features)
+        return (*self.isa.flags, *optional, *(f"-D{name}" for name in self.isa.defines))
+
+    @property
+    def has_amx(self) -> bool:
+        """Whether tiles of bf16 and int8 can be multiplied (AMX)."""
+        return {"amx_tile", "amx_int8", "amx_bf16"} <= self.features
+
+    def __str__(self) -> str:
+        extra = " ".join(sorted(name for name, _ in self.isa.optional if name in self.features))
+        kib = "/".join(str(size >> 10) for size in (self.l1, self.l2, self.l3))
+        return f"{self.cpu_name}: {self.isa.name} ({extra or 'no extras'}), {self.cores} cores, caches {kib} KiB"
+
+
+def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
+    """Model name and features from the text of /proc/cpuinfo; an empty set if it lists no flags (not x86)."""
+    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = re.search(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)
+    features = frozenset(flags.group(1).split()) & FEATURES if flags else frozenset()
+    return (name.group(1).strip() if name else "unknown CPU"), features
+
+
+def best_isa(features: Iterable[str]) -> Isa:
+    """The widest instruction set that these features allow."""
+    have = frozenset(features)
+    return next(isa for isa in ISAS if isa.needs <= have)
+
+
+@lru_cache(maxsize=1)
+def detect() -> Target:
+    """This machine with its widest instruction set. Never fails: what cannot be read gets a modest default."""
+    name, features = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
+    if not features:
+        features = _CAPABILITY_FEATURES.get(torch.backends.cpu.get_cpu_capability(), frozenset())
+    caches = _caches(Path("/sys/devices/system/cpu/cpu0/cache"))
+    cores = len(os.sched_getaffinity(0))
+    return Target(best_isa(features), cores, caches["l1"], caches["l2"], caches["l3"], name, features)
+
+
+def target_for(simdlen: int | None = None) -> Target:
+    """This machine with vectors of `simdlen` bits: 512, 256, or 0 (1 too) for scalar code. None: the widest.
+
+    Raises UserError if no instruction set has that width or the CPU lacks it.
+    """
+    machine = detect()
+    if simdlen is None:
+        return machine
+    bits = 0 if simdlen == 1 else simdlen
+    chosen = next((isa for isa in ISAS if isa.bits == bits), None)
+    usable = ", ".join(str(isa.bits) for isa in ISAS if isa.needs <= machine.features)
+    if chosen is None:
+        raise UserError(
+            f"cpp.simdlen={simdlen}: no instruction set of icpu has that width. This CPU can use: {usable}."
+        )
+    missing = sorted(chosen.needs - machine.features)
+    if missing:
+        raise UserError(
+            f"cpp.simdlen={simdlen} needs {chosen.name}, and this CPU ({machine.cpu_name}) has no "
+            f"{', '.join(missing)}. This CPU can use: {usable}."
+        )
+    return replace(machine, isa=chosen)
+
+
+def _caches(folder: Path) -> dict[str, int]:
+    """Bytes of the data caches that the kernel describes in `folder`."""
+    sizes = dict(_DEFAULT_CACHES)
+    for index in sorted(folder.glob("index*")):
+        size = re.fullmatch(r"(\d+)([KM])", _read(index / "size").strip())
+        level = f"l{_read(index / 'level').strip()}"
+        if size and level in sizes and _read(index / "type").strip() != "Instruction":
+            sizes[level] = int(size.group(1)) << {"K": 10, "M": 20}[size.group(2)]
+    return sizes
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

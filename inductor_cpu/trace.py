@@ -1,0 +1,242 @@
+"""What a compile tells a person: timings, dumps, logs and the report.
+
+One `Trace` belongs to one compile and is passed as an argument. With no dump folder it only keeps the timings.
+Logs go to the loggers `inductor_cpu.<room>`; `ICPU_LOGS="schedule,+codegen"` shows a room's information and, with `+`,
+its details.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inductor_cpu.errors import UserError
+
+ROOMS = ("backend", "pipeline", "graph", "lower", "schedule", "kernels", "codegen", "runtime", "targets", "explain")
+"""The names that `ICPU_LOGS` knows; `all` means each of them."""
+
+_FOLDER_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """One stage of one compile: how long it took, in milliseconds."""
+
+    stage: str
+    ms: float
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """One generated kernel: whether it is vectorized, and what kept it (or single ops of it) scalar."""
+
+    name: str
+    vectorized: bool
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExternInfo:
+    """Calls of one ATen operator: how many, why it has no kernel of ours, and whether they go through C++."""
+
+    op: str
+    count: int
+    reason: str
+    native: bool = True
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """What one compile did. Its text is for people. `measure_packed` gives `packed_weight_bytes`."""
+
+    graph: str
+    kind: str
+    timings: tuple[StageTime, ...] = ()
+    kernels: tuple[KernelInfo, ...] = ()
+    externs: tuple[ExternInfo, ...] = ()
+    ops_before_fusion: int = 0
+    notes: tuple[str, ...] = ()
+    measure_packed: Callable[[], int] = field(default=lambda: 0, compare=False, repr=False)
+
+    @property
+    def packed_weight_bytes(self) -> int:
+        """Memory of the packed copies of weights as they are now: they are made at the first call and go with the
+        model."""
+        return self.measure_packed()
+
+    @property
+    def vectorized(self) -> int:
+        """Number of vectorized kernels."""
+        return sum(k.vectorized for k in self.kernels)
+
+    @property
+    def extern_calls(self) -> int:
+        """Number of calls of ATen operators."""
+        return sum(e.count for e in self.externs)
+
+    @property
+    def python_externs(self) -> int:
+        """Number of ATen calls that have to go through Python."""
+        return sum(e.count for e in self.externs if not e.native)
+
+    @property
+    def total_ms(self) -> float:
+        """Time of all stages."""
+        return sum(t.ms for t in self.timings)
+
+    def __str__(self) -> str:
+        native = self.extern_calls - self.python_externs
+        lines = [
+            f"graph {self.graph} ({self.kind})",
+            f"  kernels: {len(self.kernels)}, vectorized {self.vectorized}/{len(self.kernels)},"
+            f" made of {self.ops_before_fusion} loops before fusion",
+        ]
+        for k in self.kernels:
+            if k.reasons or not k.vectorized:
+                lines.append(f"    {k.name}: {'vectorized' if k.vectorized else 'scalar'}")
+                lines.extend(f"      - {reason}" for reason in k.reasons)
+        lines.append(f"  extern calls: {self.extern_calls} ({native} native, {self.python_externs} through Python)")
+        for e in sorted(self.externs, key=lambda e: (-e.count, e.op)):
+            lines.append(f"    {e.count} x {e.op}{'' if e.native else ' (through Python)'}: {e.reason}")
+        lines.append(f"  packed weights: {self.packed_weight_bytes} bytes")
+        lines.append(f"  compile time: {self.total_ms:.0f} ms")
+        lines.extend(f"    {stage}: {ms:.1f} ms" for stage, ms in _sum_by_stage(self.timings).items())
+        lines.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+
+def _sum_by_stage(timings: tuple[StageTime, ...]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for t in timings:
+        total[t.stage] = total.get(t.stage, 0.0) + t.ms
+    return total
+
+
+def count_externs(calls: Mapping[tuple[str, str, bool], int]) -> tuple[ExternInfo, ...]:
+    """Rows of a report from counts by (op, reason, native), most frequent first."""
+    rows = (ExternInfo(op, n, reason, native) for (op, reason, native), n in calls.items())
+    return tuple(sorted(rows, key=lambda e: (-e.count, e.op)))
+
+
+@dataclass
+class Trace:
+    """Timings and dumps of one compile.
+
+    `graph` names the compile (`inference_0`); `root` is the dump folder of the user or None. Stages that run more than
+    once appear more than once in the timings. Not for use by several threads at once.
+    """
+
+    graph: str = "graph"
+    root: str | None = None
+    folder: Path | None = field(init=False, default=None)
+    _timings: list[StageTime] = field(init=False, default_factory=list)
+    _number: int = field(init=False, default=0)
+    _stage: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        if self.root is None:
+            return
+        # The process id keeps apart the processes that share one folder.
+        name = f"{os.getpid()}_{next(_FOLDER_NUMBERS):03d}_{_file_name(self.graph)}"
+        folder = Path(self.root).expanduser().absolute() / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the dump folder {folder}: {error}. Check ICPU_DUMP.") from error
+        self.folder = folder
+
+    @property
+    def dumping(self) -> bool:
+        """Whether dumps are written. Ask before building an expensive text."""
+        return self.folder is not None
+
+    @property
+    def dump_path(self) -> str | None:
+        """The dump folder of this compile as text, for an InternalError."""
+        return None if self.folder is None else str(self.folder)
+
+    @property
+    def current_stage(self) -> str:
+        """The innermost stage that runs now or, after an exception, the one that raised it; empty before the first."""
+        return self._stage
+
+    @property
+    def timings(self) -> tuple[StageTime, ...]:
+        """The stages that are done, in order."""
+        return tuple(self._timings)
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time the block as stage `name`, also when it raises."""
+        outer, self._stage = self._stage, name
+        start = time.perf_counter()
+        try:
+            yield
+            self._stage = outer
+        finally:
+            self._timings.append(StageTime(name, (time.perf_counter() - start) * 1e3))
+
+    def dump(self, stage: str, text: str, note: str = "", before: int | None = None, after: int | None = None) -> None:
+        """Write `NN_<stage>.txt`: a header (what made it, its ms, counts or "unchanged", `note`), then `text`."""
+        if self.folder is None:
+            return
+        path = self.folder / f"{self._number:02d}_{_file_name(stage)}.txt"
+        self._number += 1
+        _write(path, self._header(stage, note, before, after) + text.rstrip("\n") + "\n")
+
+    def add_file(self, name: str, text: str) -> None:
+        """Write `name` as it is, for example a kernel's C++ or the compiler's command."""
+        if self.folder is not None:
+            _write(self.folder / _file_name(name), text)
+
+    def _header(self, stage: str, note: str, before: int | None, after: int | None) -> str:
+        times = [t.ms for t in self._timings if t.stage == stage]
+        parts = [f"made by {stage}"]
+        if times:
+            parts.append(f"{times[-1]:.2f} ms")
+        if before is not None and after is not None:
+            parts.append("unchanged" if before == after else f"{before} -> {after}")
+        lines = [f"# {self.graph}: {', '.join(parts)}", *(f"# {line}" for line in note.splitlines())]
+        return "\n".join(lines) + "\n\n"
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write the dump {path}: {error}. Check ICPU_DUMP.") from error
+
+
+def set_logs(spec: str) -> None:
+    """Show the logs that `spec` names: rooms separated by commas, `+room` for details, `all` for every room.
+
+    This is what `ICPU_LOGS` does. Raises UserError for a room that does not exist.
+    """
+    levels: dict[str, int] = {}
+    for word in filter(None, (w.strip() for w in spec.split(","))):
+        level = logging.DEBUG if word.startswith("+") else logging.INFO
+        room = word.lstrip("+")
+        if room not in ROOMS and room != "all":
+            raise UserError(f"ICPU_LOGS names no room {room!r}. Rooms: all, {', '.join(ROOMS)}")
+        levels.update(dict.fromkeys(ROOMS if room == "all" else (room,), level))
+    if not levels:
+        return
+    root = logging.getLogger("inductor_cpu")
+    if not root.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        root.addHandler(handler)
+        root.propagate = False
+    for room, level in levels.items():
+        logging.getLogger(f"inductor_cpu.{room}").setLevel(level)

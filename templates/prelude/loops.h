@@ -1,0 +1,53 @@
+// Loops over vectors.
+//
+// Preconditions: a step is a generic lambda step(first, lanes, part): `first` is the index of lane 0, `lanes` says
+// which lanes take part, `part` numbers the copies of an unrolled step, so that each can have its own accumulator.
+#pragma once
+
+#include "vec.h"
+
+#include <utility>
+
+namespace icpu {
+
+enum class Ends { kWhole, kTail };  // whether the range may end inside a vector
+
+// [begin, end) by vectors; Unroll steps per round.
+template <int Unroll = 1, Ends ends = Ends::kTail, class Step>
+inline ICPU_INLINE void for_vectors(int64_t begin, int64_t end, const Step& step) {
+  int64_t i = begin;
+  if constexpr (Unroll > 1) {
+    for (; i + Unroll * kLanes <= end; i += Unroll * kLanes) {
+      [&]<int... part>(std::integer_sequence<int, part...>) ICPU_INLINE {
+        (step(i + part * kLanes, Full<1>{}, part), ...);
+      }(std::make_integer_sequence<int, Unroll>{});
+    }
+  }
+  for (; i + kLanes <= end; i += kLanes) step(i, Full<1>{}, 0);
+  if constexpr (ends == Ends::kTail) {
+    if (i < end) step(i, Tail(end - i), 0);
+  }
+}
+
+// [begin, end) by vectors of U units, then by single units.
+template <int U, Ends ends = Ends::kTail, class Step>
+inline ICPU_INLINE void for_blocks(int64_t begin, int64_t end, const Step& step) {
+  int64_t i = begin;
+  for (; i + U * kLanes <= end; i += U * kLanes) step(i, Full<U>{}, 0);
+  for (; i + kLanes <= end; i += kLanes) step(i, Full<1>{}, 0);
+  if constexpr (ends == Ends::kTail) {
+    if (i < end) step(i, Tail(end - i), 0);
+  }
+}
+
+// One vector from `begin`, which may reach beyond `end`.
+template <class Step>
+inline ICPU_INLINE void with_lanes(int64_t begin, int64_t end, const Step& step) {
+  if (begin + kLanes <= end) {
+    step(Full<1>{});
+  } else {
+    step(Tail(end - begin));
+  }
+}
+
+}  // namespace icpu

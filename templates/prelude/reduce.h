@@ -1,0 +1,256 @@
+// Accumulators of reductions, for scalars and for vectors.
+//
+// An accumulator starts as the identity. `add(x)` folds in a value; `add(x, lanes)` leaves lanes that do not take part
+// alone. `total` combines an array of accumulators, pairwise, and then the lanes of a vector, to one scalar.
+//
+// Preconditions: V is a scalar, a Vec or a Mask. Integers wrap; max and min of floats propagate NaN.
+#pragma once
+
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+#include "vec_ops.h"
+#endif
+#include "scalar_math.h"
+
+namespace icpu {
+
+template <class V>
+inline constexpr bool is_vector = requires { V::units; };
+
+template <class V>
+struct ElementOf { using type = V; };
+template <class V>
+  requires is_vector<V>
+struct ElementOf<V> { using type = typename V::value_type; };
+template <class V>
+using element_t = typename ElementOf<V>::type;
+
+template <class V>
+inline V filled(element_t<V> a) {
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+  if constexpr (is_vector<V>) return splat<V::units>(a);
+  else return a;
+#else
+  return a;
+#endif
+}
+
+template <class T>
+inline constexpr T lowest() {
+  if constexpr (std::is_floating_point_v<T>) return -kInf<T>;
+  else return std::numeric_limits<T>::min();
+}
+template <class T>
+inline constexpr T highest() {
+  if constexpr (std::is_floating_point_v<T>) return kInf<T>;
+  else return std::numeric_limits<T>::max();
+}
+
+// -- the folds --------------------------------------------------------------------------------------------------------
+struct SumFold {
+  template <class T> static constexpr T identity() { return T(0); }
+  template <class V> static V fold(const V& a, const V& b) {
+    if constexpr (Integer<V>) return add(a, b);
+    else return a + b;
+  }
+};
+struct ProdFold {
+  template <class T> static constexpr T identity() { return T(1); }
+  template <class V> static V fold(const V& a, const V& b) {
+    if constexpr (Integer<V>) return mul(a, b);
+    else return a * b;
+  }
+};
+struct MaxFold {
+  template <class T> static constexpr T identity() { return lowest<T>(); }
+  template <class V> static V fold(const V& a, const V& b) { return maximum(a, b); }
+};
+struct MinFold {
+  template <class T> static constexpr T identity() { return highest<T>(); }
+  template <class V> static V fold(const V& a, const V& b) { return minimum(a, b); }
+};
+struct AnyFold {
+  template <class T> static constexpr T identity() { return false; }
+  template <class V> static V fold(const V& a, const V& b) { return a | b; }
+};
+struct AllFold {
+  template <class T> static constexpr T identity() { return true; }
+  template <class V> static V fold(const V& a, const V& b) { return a & b; }
+};
+
+template <class Fold, int distance, class V>
+inline element_t<V> fold_halves(const V& a) {
+  if constexpr (distance == 0) return first_lane(a);
+  else return fold_halves<Fold, distance / 2>(Fold::fold(a, swap_lanes<distance>(a)));
+}
+
+// Folds the lanes of a vector to one value, halving them, so that the error of a sum grows with the logarithm.
+template <class Fold, class V>
+inline element_t<V> fold_lanes(const V& a) {
+  if constexpr (!is_vector<V>) {
+    return a;
+  } else if constexpr (V::units > 1 || std::is_same_v<element_t<V>, bool>) {
+    auto lane = spill(a);
+    for (int n = V::size / 2; n > 0; n /= 2)
+      for (int i = 0; i < n; ++i) lane.lane[i] = Fold::fold(lane.lane[i], lane.lane[i + n]);
+    return lane.lane[0];
+  } else {
+    return fold_halves<Fold, V::size / 2>(a);
+  }
+}
+
+template <class V, class Fold>
+struct Accumulator {
+  using Element = element_t<V>;
+  V value = filled<V>(Fold::template identity<Element>());
+
+  void add(const V& x) { value = Fold::fold(value, x); }
+  template <class Lanes>
+  void add(const V& x, const Lanes& lanes) {
+    if constexpr (Lanes::full) add(x);
+    else value = select(lanes.mask(), Fold::fold(value, x), value);
+  }
+  void merge(const Accumulator& other) { add(other.value); }
+  V result() const { return value; }
+
+  Element across() const { return fold_lanes<Fold>(value); }
+};
+
+template <class V> using Sum = Accumulator<V, SumFold>;
+template <class V> using Prod = Accumulator<V, ProdFold>;
+template <class V> using Max = Accumulator<V, MaxFold>;
+template <class V> using Min = Accumulator<V, MinFold>;
+template <class V> using Any = Accumulator<V, AnyFold>;
+template <class V> using All = Accumulator<V, AllFold>;
+
+// A sum of many terms: partial sums of kBlock terms are summed among themselves, twice, so that rounding errors of
+// floats stay small for up to millions of terms per lane.
+template <class V>
+struct CascadeSum {
+  using Element = element_t<V>;
+  static constexpr int kBlock = 256;
+  Sum<V> low, middle, high;
+  int terms = 0;
+
+  void add(const V& x) {
+    low.add(x);
+    if (++terms % kBlock == 0) carry();
+  }
+  template <class Lanes>
+  void add(const V& x, const Lanes& lanes) {
+    if constexpr (Lanes::full) add(x);
+    else low.add(x, lanes);
+  }
+  void merge(const CascadeSum& other) {
+    low.merge(other.low);
+    middle.merge(other.middle);
+    high.merge(other.high);
+  }
+  V result() const { return high.value + (middle.value + low.value); }
+  Element across() const { return Sum<V>{result()}.across(); }
+
+ private:
+  void carry() {
+    middle.add(low.value);
+    low = {};
+    if (terms == kBlock * kBlock) {
+      high.add(middle.value);
+      middle = {};
+      terms = 0;
+    }
+  }
+};
+
+// -- argmax and argmin ------------------------------------------------------------------------------------------------
+// The first position of the largest (smallest) value; the first NaN wins. Positions come in increasing order.
+template <class V>
+struct PositionOf { using type = int64_t; };
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+template <class V>
+  requires is_vector<V>
+struct PositionOf<V> { using type = Vec<int64_t, V::units>; };
+#endif
+
+template <class V, bool Largest>
+struct ArgAccumulator {
+  using Element = element_t<V>;
+  using Position = typename PositionOf<V>::type;
+  V value = filled<V>(Largest ? lowest<Element>() : highest<Element>());
+  Position position = filled<Position>(0);
+
+  void add(const V& x, const Position& at) {
+    if constexpr (is_vector<V>) take(better(x), x, at);
+    else if (better(x)) value = x, position = at;
+  }
+  template <class Lanes>
+  void add(const V& x, const Position& at, const Lanes& lanes) {
+    if constexpr (Lanes::full) add(x, at);
+    else take(better(x) & lanes.mask(), x, at);
+  }
+  void merge(const ArgAccumulator& other) {
+    static_assert(is_vector<V>);
+    take(wins(other.value, other.position, value, position), other.value, other.position);
+  }
+  Position result() const { return position; }
+  int64_t across() const {
+    if constexpr (is_vector<V>) {
+      const auto values = spill(value);
+      const auto positions = spill(position);
+      int best = 0;
+      for (int i = 1; i < V::size; ++i)
+        if (wins(values[i], positions[i], values[best], positions[best])) best = i;
+      return positions[best];
+    } else {
+      return position;
+    }
+  }
+
+ private:
+  template <class A>
+  static auto ahead(const A& x, const A& y) {
+    if constexpr (Largest) return x > y;
+    else return x < y;
+  }
+  // x beats the value held so far: NaN beats everything but NaN.
+  auto better(const V& x) const {
+    if constexpr (std::is_floating_point_v<Element>) return (ahead(x, value) | (x != x)) & (value == value);
+    else return ahead(x, value);
+  }
+  template <class A, class P>
+  static auto wins(const A& x, const P& at, const A& y, const P& held) {
+    if constexpr (std::is_floating_point_v<Element>) {
+      const auto tie = (x == y) | ((x != x) & (y != y));
+      return ((ahead(x, y) | (x != x)) & (y == y)) | (tie & (at < held));
+    } else {
+      return ahead(x, y) | ((x == y) & (at < held));
+    }
+  }
+  template <class M>
+  void take(const M& taken, const V& x, const Position& at) {
+    value = select(taken, x, value);
+    position = select(taken, at, position);
+  }
+};
+template <class V> using ArgMax = ArgAccumulator<V, true>;
+template <class V> using ArgMin = ArgAccumulator<V, false>;
+
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+// An accumulator whose lanes are separate results, for values of type T.
+template <template <class> class A, class T, class Lanes>
+inline A<value_t<T, Lanes::units>> accumulator(const Lanes&) {
+  return {};
+}
+#endif
+
+// -- the end ----------------------------------------------------------------------------------------------------------
+template <class A>
+inline auto total(const A& accumulator) {
+  return accumulator.across();
+}
+template <class A, int N>
+inline auto total(A (&accumulators)[N]) {
+  for (int n = N / 2; n > 0; n /= 2)
+    for (int i = 0; i < n; ++i) accumulators[i].merge(accumulators[i + n]);
+  return accumulators[0].across();
+}
+
+}  // namespace icpu

@@ -1,0 +1,182 @@
+// Conversions between vectors of different element types, and rounding to bf16 and f16.
+//
+// Preconditions: results that do not fit are those of the x86 conversion instructions, as in scalar code.
+#pragma once
+
+#include "vec_ops.h"
+
+namespace icpu {
+
+#if defined(CPU_CAPABILITY_AVX512)
+inline __m256 low_half(Reg<float> a) { return _mm512_castps512_ps256(a); }
+inline __m256 high_half(Reg<float> a) { return _mm512_extractf32x8_ps(a, 1); }
+inline __m256i low_half(Reg<int32_t> a) { return _mm512_castsi512_si256((__m512i)a); }
+inline __m256i high_half(Reg<int32_t> a) { return _mm512_extracti64x4_epi64((__m512i)a, 1); }
+inline Reg<float> join(__m256 lo, __m256 hi) { return _mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1); }
+inline Reg<int32_t> join(__m256i lo, __m256i hi) {
+  return (Reg<int32_t>)_mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
+}
+
+inline void widen(Reg<float> a, Reg<double>* r) {
+  r[0] = _mm512_cvtps_pd(low_half(a));
+  r[1] = _mm512_cvtps_pd(high_half(a));
+}
+inline void widen(Reg<float> a, Reg<int64_t>* r) {
+  r[0] = (Reg<int64_t>)_mm512_cvttps_epi64(low_half(a));
+  r[1] = (Reg<int64_t>)_mm512_cvttps_epi64(high_half(a));
+}
+inline void widen(Reg<int32_t> a, Reg<double>* r) {
+  r[0] = _mm512_cvtepi32_pd(low_half(a));
+  r[1] = _mm512_cvtepi32_pd(high_half(a));
+}
+inline void widen(Reg<int32_t> a, Reg<int64_t>* r) {
+  r[0] = (Reg<int64_t>)_mm512_cvtepi32_epi64(low_half(a));
+  r[1] = (Reg<int64_t>)_mm512_cvtepi32_epi64(high_half(a));
+}
+inline void narrow(const Reg<double>* a, Reg<float>& r) { r = join(_mm512_cvtpd_ps(a[0]), _mm512_cvtpd_ps(a[1])); }
+inline void narrow(const Reg<double>* a, Reg<int32_t>& r) {
+  r = join(_mm512_cvttpd_epi32(a[0]), _mm512_cvttpd_epi32(a[1]));
+}
+inline void narrow(const Reg<int64_t>* a, Reg<float>& r) {
+  r = join(_mm512_cvtepi64_ps((__m512i)a[0]), _mm512_cvtepi64_ps((__m512i)a[1]));
+}
+inline void narrow(const Reg<int64_t>* a, Reg<int32_t>& r) {
+  r = join(_mm512_cvtepi64_epi32((__m512i)a[0]), _mm512_cvtepi64_epi32((__m512i)a[1]));
+}
+inline Reg<double> same_width(Reg<int64_t> a, double) { return _mm512_cvtepi64_pd((__m512i)a); }
+inline Reg<int64_t> same_width(Reg<double> a, int64_t) { return (Reg<int64_t>)_mm512_cvttpd_epi64(a); }
+inline Reg<float> same_width(Reg<int32_t> a, float) { return _mm512_cvtepi32_ps((__m512i)a); }
+inline Reg<int32_t> same_width(Reg<float> a, int32_t) { return (Reg<int32_t>)_mm512_cvttps_epi32(a); }
+#else
+inline __m128 low_half(Reg<float> a) { return _mm256_castps256_ps128(a); }
+inline __m128 high_half(Reg<float> a) { return _mm256_extractf128_ps(a, 1); }
+inline __m128i low_half(Reg<int32_t> a) { return _mm256_castsi256_si128((__m256i)a); }
+inline __m128i high_half(Reg<int32_t> a) { return _mm256_extracti128_si256((__m256i)a, 1); }
+inline Reg<float> join(__m128 lo, __m128 hi) { return _mm256_set_m128(hi, lo); }
+inline Reg<int32_t> join(__m128i lo, __m128i hi) { return (Reg<int32_t>)_mm256_set_m128i(hi, lo); }
+
+// AVX2 has no conversion between 64-bit integers and floats: these go through scalar instructions.
+template <class To, class From>
+inline void each_lane(const From* from, To* to, int n) {
+  for (int i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
+}
+
+inline void widen(Reg<float> a, Reg<double>* r) {
+  r[0] = _mm256_cvtps_pd(low_half(a));
+  r[1] = _mm256_cvtps_pd(high_half(a));
+}
+inline void widen(Reg<float> a, Reg<int64_t>* r) {
+  float from[8];
+  int64_t to[8];
+  std::memcpy(from, &a, sizeof(from));
+  each_lane(from, to, 8);
+  std::memcpy(r, to, sizeof(to));
+}
+inline void widen(Reg<int32_t> a, Reg<double>* r) {
+  r[0] = _mm256_cvtepi32_pd(low_half(a));
+  r[1] = _mm256_cvtepi32_pd(high_half(a));
+}
+inline void widen(Reg<int32_t> a, Reg<int64_t>* r) {
+  r[0] = (Reg<int64_t>)_mm256_cvtepi32_epi64(low_half(a));
+  r[1] = (Reg<int64_t>)_mm256_cvtepi32_epi64(high_half(a));
+}
+inline void narrow(const Reg<double>* a, Reg<float>& r) { r = join(_mm256_cvtpd_ps(a[0]), _mm256_cvtpd_ps(a[1])); }
+inline void narrow(const Reg<double>* a, Reg<int32_t>& r) {
+  r = join(_mm256_cvttpd_epi32(a[0]), _mm256_cvttpd_epi32(a[1]));
+}
+inline void narrow(const Reg<int64_t>* a, Reg<float>& r) {
+  int64_t from[8];
+  float to[8];
+  std::memcpy(from, a, sizeof(from));
+  each_lane(from, to, 8);
+  std::memcpy(&r, to, sizeof(to));
+}
+inline void narrow(const Reg<int64_t>* a, Reg<int32_t>& r) {
+  const __m256i even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+  r = join(
+      _mm256_castsi256_si128(_mm256_permutevar8x32_epi32((__m256i)a[0], even)),
+      _mm256_castsi256_si128(_mm256_permutevar8x32_epi32((__m256i)a[1], even)));
+}
+template <class From, class To>
+inline Reg<To> by_lane(Reg<From> a) {
+  From from[4];
+  To to[4];
+  std::memcpy(from, &a, sizeof(from));
+  each_lane(from, to, 4);
+  Reg<To> r;
+  std::memcpy(&r, to, sizeof(to));
+  return r;
+}
+inline Reg<double> same_width(Reg<int64_t> a, double) { return by_lane<int64_t, double>(a); }
+inline Reg<int64_t> same_width(Reg<double> a, int64_t) { return by_lane<double, int64_t>(a); }
+inline Reg<float> same_width(Reg<int32_t> a, float) { return _mm256_cvtepi32_ps((__m256i)a); }
+inline Reg<int32_t> same_width(Reg<float> a, int32_t) { return (Reg<int32_t>)_mm256_cvttps_epi32(a); }
+#endif
+
+// To: the element type of the result; one of the types that Vec can hold. Narrower integers: convert, then wrap.
+template <class To, class From, int U>
+inline value_t<To, U> convert(const Vec<From, U>& a) {
+  if constexpr (std::is_same_v<To, From>) {
+    return a;
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return a != splat<U>(From(0));
+  } else {
+    static_assert(sizeof(To) >= 4);
+    Vec<To, U> result;
+#pragma GCC unroll 8
+    for (int u = 0; u < U; ++u) {
+      if constexpr (sizeof(From) < sizeof(To)) {
+        widen(a.r[u], &result.r[2 * u]);
+      } else if constexpr (sizeof(From) > sizeof(To)) {
+        narrow(&a.r[2 * u], result.r[u]);
+      } else {
+        constexpr int n = Vec<To, U>::per_unit;
+        for (int j = 0; j < n; ++j) result.r[n * u + j] = same_width(a.r[n * u + j], To());
+      }
+    }
+    return result;
+  }
+}
+
+template <class To, int U>
+inline value_t<To, U> convert(const Mask<U>& a) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return a;
+  } else {
+    return select(a, splat<U>(To(1)), splat<U>(To(0)));
+  }
+}
+
+// -- bf16 and f16 -----------------------------------------------------------------------------------------------------
+// Bits of the nearest bf16 (ties to even) in the high half of each lane; the low half is zero. NaN gives the quiet NaN.
+inline Reg<uint32_t> bf16_bits(Reg<float> a) {
+  const auto bits = (Reg<uint32_t>)a;
+  const auto rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+#if defined(CPU_CAPABILITY_AVX512)
+  const auto nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+  return (Reg<uint32_t>)_mm512_mask_mov_epi32((__m512i)rounded, nan, _mm512_set1_epi32(0x7fc00000));
+#else
+  const auto nan = (Reg<uint32_t>)(a != a);
+  return (rounded & ~nan) | (0x7fc00000u & nan);
+#endif
+}
+
+template <int U>
+inline Vec<float, U> round_bf16(const Vec<float, U>& a) {
+  return map([](Reg<float> x) { return (Reg<float>)bf16_bits(x); }, a);
+}
+
+#if defined(CPU_CAPABILITY_AVX512)
+inline __m256i f16_bits(Reg<float> a) { return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline Reg<float> of_f16_bits(__m256i a) { return _mm512_cvtph_ps(a); }
+#else
+inline __m128i f16_bits(Reg<float> a) { return _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline Reg<float> of_f16_bits(__m128i a) { return _mm256_cvtph_ps(a); }
+#endif
+
+template <int U>
+inline Vec<float, U> round_f16(const Vec<float, U>& a) {
+  return map([](Reg<float> x) { return of_f16_bits(f16_bits(x)); }, a);
+}
+
+}  // namespace icpu

@@ -1,0 +1,110 @@
+// exp, tanh and erf of float registers, inline: a call of a library function would spill every register of a loop.
+//
+// Preconditions: float lanes. Errors: exp below 1 ulp, tanh and erf below 3 ulp, for every argument; NaN, infinities,
+// signed zeros and denormal results are those of the exact functions.
+//
+// The polynomials are minimax fits (Remez) of the functions named beside them.
+#pragma once
+
+#include "vec_ops.h"
+
+namespace icpu {
+
+#if defined(CPU_CAPABILITY_AVX512)
+inline Reg<float> fma_reg(Reg<float> a, Reg<float> b, Reg<float> c) { return _mm512_fmadd_ps(a, b, c); }
+inline Reg<float> round_reg(Reg<float> a) {
+  return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+// a * 2^n, rounded once, for a whole number n.
+inline Reg<float> scale_reg(Reg<float> a, Reg<float> n) { return _mm512_scalef_ps(a, n); }
+#else
+inline Reg<float> fma_reg(Reg<float> a, Reg<float> b, Reg<float> c) { return _mm256_fmadd_ps(a, b, c); }
+inline Reg<float> round_reg(Reg<float> a) {
+  return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+inline Reg<float> scale_reg(Reg<float> a, Reg<float> n) {
+  // In two steps: the first is exact, so that the second one alone rounds a denormal result.
+  const auto whole = (Reg<int32_t>)_mm256_cvtps_epi32(n);
+  const auto half = whole >> 1;
+  return a * (Reg<float>)((half + 127) << 23) * (Reg<float>)((whole - half + 127) << 23);
+}
+#endif
+
+// c[0] + c[1] x + c[2] x^2 + ... for few terms.
+template <int N>
+inline Reg<float> short_polynomial(Reg<float> x, const float (&c)[N]) {
+  Reg<float> sum = splat_reg(c[N - 1]);
+#pragma GCC unroll 16
+  for (int i = N - 2; i >= 0; --i) sum = fma_reg(sum, x, splat_reg(c[i]));
+  return sum;
+}
+
+// The same for many terms. Neighbouring terms are combined pairwise (Estrin's scheme): a chain of dependent
+// instructions as long as the polynomial would leave the processor waiting.
+template <int N>
+inline Reg<float> polynomial(Reg<float> x, const float (&c)[N]) {
+  Reg<float> part[(N + 1) / 2];
+#pragma GCC unroll 16
+  for (int i = 0; i < N / 2; ++i) part[i] = fma_reg(x, splat_reg(c[2 * i + 1]), splat_reg(c[2 * i]));
+  if (N % 2) part[N / 2] = splat_reg(c[N - 1]);
+  int count = (N + 1) / 2;
+#pragma GCC unroll 8
+  for (Reg<float> power = x * x; count > 1; power *= power) {
+#pragma GCC unroll 16
+    for (int i = 0; i < count / 2; ++i) part[i] = fma_reg(power, part[2 * i + 1], part[2 * i]);
+    if (count % 2) part[count / 2] = part[count - 1];
+    count = (count + 1) / 2;
+  }
+  return part[0];
+}
+
+// exp(x) - 1 = 2^n (1 + e) - 1: splits x into n log(2) + r with |r| <= log(2) / 2, and gives e = exp(r) - 1.
+struct ExpParts {
+  Reg<float> n, e;
+};
+inline ExpParts exp_parts(Reg<float> x) {
+  const Reg<float> n = round_reg(x * 1.44269504f);
+  const Reg<float> high = fma_reg(n, splat_reg(-0.693359375f), x);     // exact: few bits times a small integer
+  const Reg<float> r = fma_reg(n, splat_reg(2.12194440e-4f), high);    // log(2) = 0.693359375 - 2.12194440e-4
+  // (exp(r) - 1 - r) / r^2
+  const Reg<float> q =
+      short_polynomial(r, {0.49999994f, 0.16666520f, 0.041668393f, 0.0083687808f, 0.0013814464f});
+  return {n, fma_reg(r * r, q, r)};
+}
+
+// Beyond these bounds the result is infinite, or zero.
+inline Reg<float> exp_reg(Reg<float> x) {
+  const Reg<float> inside = raw_max(splat_reg(-104.0f), raw_min(splat_reg(89.0f), x));
+  const ExpParts parts = exp_parts(inside);
+  return scale_reg(parts.e + 1.0f, parts.n);
+}
+
+inline Reg<float> with_sign_of(Reg<float> size, Reg<float> sign) {
+  using R = Reg<int32_t>;
+  return (Reg<float>)((R)size | ((R)sign & kSignBit<float>));
+}
+inline Reg<float> size_reg(Reg<float> a) { return (Reg<float>)((Reg<int32_t>)a & ~kSignBit<float>); }
+
+// t / (t + 2) with t = exp(2 |x|) - 1, which does not cancel for small x; 1 from 2 |x| = 20 on.
+inline Reg<float> tanh_reg(Reg<float> x) {
+  const Reg<float> size = size_reg(x);
+  const ExpParts parts = exp_parts(raw_min(splat_reg(20.0f), size + size));
+  const Reg<float> power = scale_reg(splat_reg(1.0f), parts.n);
+  const Reg<float> t = fma_reg(power, parts.e, power - 1.0f);
+  return with_sign_of(t / (t + 2.0f), x);
+}
+
+// 1 - exp(-p) with p = -log(1 - erf(|x|)), which is about 1.13 |x| for small x, so that nothing cancels there either; 1
+// from |x| = 3.95 on.
+inline Reg<float> erf_reg(Reg<float> x) {
+  const Reg<float> size = raw_min(splat_reg(3.95f), size_reg(x));
+  // p / |x| - 1
+  const Reg<float> rest = polynomial(
+      size, {0.12837923f, 0.63661939f, 0.10277783f, -0.019153064f, -1.6039540e-4f, 0.0016670267f, -6.3283631e-4f,
+             1.1764110e-4f, -9.2562450e-6f});
+  const ExpParts parts = exp_parts(-fma_reg(size, rest, size));
+  const Reg<float> power = scale_reg(splat_reg(1.0f), parts.n);
+  return with_sign_of((1.0f - power) - power * parts.e, x);
+}
+
+}  // namespace icpu

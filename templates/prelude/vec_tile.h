@@ -1,0 +1,102 @@
+// Square tiles: memory that is contiguous along another loop than the vectorized one, read and written with whole
+// vectors and turned over in registers.
+//
+// Preconditions: element types whose lanes have 32 bits (not double, int64_t, bool). A tile is kLanes rows of kLanes
+// values, row t for point t of the other loop, held as the type that computes. 0 < count <= kLanes.
+#pragma once
+
+#include "vec_memory.h"
+
+namespace icpu {
+
+#if defined(CPU_CAPABILITY_AVX512)
+// In 4x4 blocks by unpacking, then the blocks by shuffling quarters.
+inline void transpose(Reg<float> (&r)[16]) {
+  __m512 a[16], b[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    a[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    a[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 4) {
+    const auto pd = [&](int k) { return _mm512_castps_pd(a[i + k]); };
+    b[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(pd(0), pd(2)));
+    b[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(pd(0), pd(2)));
+    b[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(pd(1), pd(3)));
+    b[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(pd(1), pd(3)));
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    a[i] = _mm512_shuffle_f32x4(b[i], b[i + 4], 0x88);
+    a[i + 4] = _mm512_shuffle_f32x4(b[i], b[i + 4], 0xdd);
+    a[i + 8] = _mm512_shuffle_f32x4(b[i + 8], b[i + 12], 0x88);
+    a[i + 12] = _mm512_shuffle_f32x4(b[i + 8], b[i + 12], 0xdd);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    r[i] = _mm512_shuffle_f32x4(a[i], a[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_f32x4(a[i], a[i + 8], 0xdd);
+  }
+}
+#else
+inline void transpose(Reg<float> (&r)[8]) {
+  __m256 a[8], b[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    a[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 4) {
+    b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+    b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+    b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+    b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+    r[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
+  }
+}
+#endif
+
+template <class T>
+using tile_t = typename value_t<T>::value_type;
+
+// tile[t][lane] = p[lane * stride + t] for t < count.
+template <class T, class Lanes>
+inline void load_tile(const T* p, int64_t stride, int64_t count, const Lanes& lanes, tile_t<T>* tile) {
+  Reg<float> r[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    value_t<T> row{};
+    if (lanes.active(i)) {
+      if (count == kLanes) load_unit(p + i * stride, row);
+      else load_unit(p + i * stride, Tail(count).bits, row);
+    }
+    r[i] = (Reg<float>)row.r[0];
+  }
+  transpose(r);
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) std::memcpy(tile + i * kLanes, &r[i], sizeof(r[i]));
+}
+
+// p[lane * stride + t] = tile[t][lane] for t < count.
+template <class T, class Lanes>
+inline void store_tile(T* p, int64_t stride, int64_t count, const Lanes& lanes, const tile_t<T>* tile) {
+  Reg<float> r[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) std::memcpy(&r[i], tile + i * kLanes, sizeof(r[i]));
+  transpose(r);
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    if (!lanes.active(i)) continue;
+    const value_t<T> row = {{(Reg<tile_t<T>>)r[i]}};
+    if (count == kLanes) store_unit(p + i * stride, row);
+    else store_unit(p + i * stride, Tail(count).bits, row);
+  }
+}
+
+}  // namespace icpu

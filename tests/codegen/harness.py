@@ -1,0 +1,45 @@
+"""Compiles generated kernels as the backend does, many per library and kept in its cache, and calls them on tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.paths import prelude
+from inductor_cpu.runtime.cache import open_cache
+from inductor_cpu.runtime.compile import load_kernels
+from inductor_cpu.runtime.toolchain import find_toolchain
+from inductor_cpu.targets.cpu import Target, target_for
+
+BITS = {"scalar": 0, "avx2": 256, "avx512": 512}
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def target(isa: str) -> Target:
+    return target_for(BITS[isa])
+
+
+def available() -> list[str]:
+    """Instruction sets of this machine."""
+    return [name for name, bits in BITS.items() if bits <= target_for().isa.bits]
+
+
+class Library:
+    """Compiled kernels of one instruction set."""
+
+    def __init__(self, isa: str, kernels: Iterable[Kernel]) -> None:
+        sources = {kernel: generate(kernel, target(isa)) for kernel in kernels}
+        addresses = load_kernels(list(sources.values()), target(isa), prelude(), open_cache(), find_toolchain())
+        self._functions = {kernel: FUNCTION(addresses[source.symbol]) for kernel, source in sources.items()}
+
+    def run(self, kernel: Kernel, *buffers: torch.Tensor, sizes: Sequence[int] = ()) -> int:
+        """Call a kernel on the storage of tensors; returns its status."""
+        pointers = (ctypes.c_void_p * max(len(buffers), 1))(*[b.data_ptr() for b in buffers])
+        ints = (ctypes.c_int64 * max(len(sizes), 1))(*sizes)
+        status = self._functions[kernel](pointers, ints)
+        assert isinstance(status, int)
+        return status

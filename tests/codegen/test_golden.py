@@ -1,0 +1,107 @@
+"""The C++ of a few kernels, as files to read. ICPU_UPDATE_GOLDEN=1 writes them again after a change that is meant."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.index import loop_var, of, size_symbol, value_symbol
+from inductor_cpu.ir.kernel import Kernel, VectorPlan
+from inductor_cpu.targets.cpu import ISAS, Target
+
+from .build import BF16, BOOL, F32, I64, Build
+from .test_reductions import layer_norm, softmax, softmax_columns, vertical
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+N = size_symbol("n")
+
+
+def machine(isa: str) -> Target:
+    """A target that does not depend on this machine."""
+    return Target(next(i for i in ISAS if i.name == isa), 4, 32 << 10, 1 << 20, 16 << 20, "any")
+
+
+def gelu(isa: str) -> Kernel:
+    """A gelu of bf16 over a flat array, shared among threads, with a tail."""
+    i = loop_var("i", of(N))
+    b = Build()
+    x = b.cast(b.load("X", of(i), BF16), F32)
+    tail = b.op("erf", b.op("mul", x, b.const(0.7071067811865476, F32)))
+    b.store(
+        "Y", of(i), b.cast(b.op("mul", b.op("mul", x, b.const(0.5, F32)), b.op("add", tail, b.const(1, F32))), BF16)
+    )
+    return b.kernel(isa, (i,), vector=i, parallel=1, work=30, sizes=(N,))
+
+
+def embedding(isa: str) -> Kernel:
+    """Rows chosen by checked indices, padded with zeros where the mask says so."""
+    i, j = loop_var("i", of(N)), loop_var("j", 768)
+    b = Build()
+    k = b.op("check_index", b.load("K", of(i), I64, "uniform"), b.const(1000, I64))
+    mask = b.load("M", of(i), BOOL, "uniform")
+    row = b.load("W", of(value_symbol(k, 1000)) * 768 + of(j), F32, mask=mask)
+    b.store("Y", of(i) * 768 + of(j), row)
+    return b.kernel(isa, (i, j), vector=j, parallel=2, work=2, sizes=(N,))
+
+
+KERNELS = {
+    "gelu_bf16": (gelu, "avx512"),
+    "embedding": (embedding, "avx2"),
+    "softmax_rows": (lambda isa: softmax(isa, 77, True), "avx512"),
+    "softmax_columns": (lambda isa: softmax_columns(isa, 19, False), "avx2"),
+    "softmax_scalar": (lambda isa: softmax(isa, 77, False), "scalar"),
+    "layer_norm_bf16": (lambda isa: layer_norm(isa, 67), "avx512"),
+    "sum_of_columns": (lambda isa: vertical(isa, "sum", F32), "avx512"),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_generated_text_is_the_golden_one(name: str) -> None:
+    build, isa = KERNELS[name]
+    text = generate(build(isa), machine(isa)).code
+    path = GOLDEN / f"{name}.cpp"
+    if os.environ.get("ICPU_UPDATE_GOLDEN") == "1":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), f"{path} differs; ICPU_UPDATE_GOLDEN=1 writes it again"
+
+
+def test_kernels_that_differ_in_names_share_a_symbol() -> None:
+    kernel = gelu("avx512")
+    renamed = replace(
+        kernel,
+        label="other",
+        args=tuple(replace(arg, buffer="b" + arg.buffer) for arg in kernel.args),
+        body=(replace(kernel.body[0], buffer="bX"), *kernel.body[1:]),  # type: ignore[call-arg]
+        stores=tuple(replace(store, buffer="bY") for store in kernel.stores),
+    )
+    assert generate(kernel, machine("avx512")) == replace(generate(renamed, machine("avx512")), label=kernel.label)
+
+
+def test_reasons_cannot_break_out_of_the_comment() -> None:
+    plan = VectorPlan(None, 0, reasons=("first \\\nint x; */", "second"))
+    code = generate(replace(gelu("scalar"), vector=plan), machine("scalar")).code
+    comment = next(line for line in code.splitlines() if "Scalar code" in line)
+    assert comment == "// Scalar code: first __int x; */; second."
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda k: replace(k, vector=replace(k.vector, lanes=8)), "8 lanes on avx512"),
+        (lambda k: replace(k, vector=replace(k.vector, access=())), "no access for load %0"),
+        (lambda k: replace(k, sizes=()), "neither a loop nor a size"),
+        (lambda k: replace(k, args=k.args[1:]), "not an argument"),
+        (lambda k: replace(k, stores=(replace(k.stores[0], value=1),)), "a store of torch.float32"),
+        (lambda k: replace(k, stores=(replace(k.stores[0], mode="add"),)), "may add to one element"),
+        (lambda k: replace(k, vector=replace(k.vector, loop=loop_var("x", 4))), "is not one of its loops"),
+    ],
+)
+def test_a_kernel_that_breaks_the_contract_is_an_internal_error(change: object, message: str) -> None:
+    with pytest.raises(InternalError, match=message):
+        generate(change(gelu("avx512")), machine("avx512"))  # type: ignore[operator]

@@ -1,0 +1,360 @@
+"""Loads, stores, conversions and tails of pointwise kernels."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from inductor_cpu.ir.index import Expr, Func, loop_var, of, size_symbol, value_symbol
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.ops import LOOP_DTYPES
+
+from .build import BOOL, F32, F64, I32, I64, Build
+from .harness import Library, available
+
+DTYPES = sorted(LOOP_DTYPES, key=str)
+N = size_symbol("n")
+I = loop_var("i", of(N))
+SENTINEL = 77
+
+
+def values(dtype: torch.dtype, count: int) -> torch.Tensor:
+    if dtype == BOOL:
+        return torch.arange(count) % 3 == 0
+    return (torch.arange(count) % 90 - 20).abs().to(dtype)
+
+
+def name(kind: str, *parts: object) -> str:
+    return "-".join([kind, *(str(p).removeprefix("torch.") for p in parts)])
+
+
+@cache
+def kernels(isa: str) -> dict[str, Kernel]:
+    found: dict[str, Kernel] = {}
+    for dtype in DTYPES:
+        found |= {name(kind, dtype): build(isa, dtype) for kind, build in BY_DTYPE.items()}
+        found[name("cast", dtype)] = cast(isa, dtype)
+    return found | {kind: build(isa) for kind, build in SINGLE.items()}
+
+
+@pytest.fixture(scope="module", params=available())
+def isa(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def library(isa: str) -> Library:
+    return Library(isa, kernels(isa).values())
+
+
+# -- the kernels -----------------------------------------------------------------------------------------------------
+def copy(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    b.store("Y", of(I), b.load("X", of(I), dtype))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def cast(isa: str, dtype: torch.dtype) -> Kernel:
+    """One output for each dtype."""
+    b = Build()
+    x = b.load("X", of(I), dtype)
+    for to in DTYPES:
+        b.store(f"Y{to}", of(I), b.cast(x, to))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def strided_load(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    b.store("Y", of(I), b.load("X", of(I) * 3 + 1, dtype, "strided"))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def strided_store(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    b.store("Y", of(I) * 2, b.load("X", of(I), dtype), "strided")
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def gather_load(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    k = b.load("K", of(I), I64)
+    b.store("Y", of(I), b.load("X", of(value_symbol(k, None)) * 2 + 1, dtype, "gather"))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def gather_store(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    k = b.load("K", of(I), I64)
+    b.store("Y", of(value_symbol(k, None)), b.load("X", of(I), dtype), "gather")
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def folded_load(isa: str, dtype: torch.dtype) -> Kernel:
+    """X[i // 5 * 7 + i % 5]: an address with divisions that differ between lanes."""
+    b = Build()
+    b.store("Y", of(I), b.load("X", (of(I) // 5) * 7 + of(I) % 5, dtype, "gather"))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def aligned_load(isa: str, dtype: torch.dtype) -> Kernel:
+    """X[i // 16 * 20 + i % 16]: contiguous within vectors that start at multiples of the lanes."""
+    b = Build()
+    b.store("Y", of(I), b.load("X", (of(I) // 16) * 20 + of(I) % 16, dtype, "gather"))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def aligned_store(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    b.store("Y", (of(I) // 16) * 20 + of(I) % 16, b.load("X", of(I), dtype), "gather")
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def masked_load(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    mask = b.load("M", of(I), BOOL)
+    b.store("Y", of(I), b.load("X", of(I), dtype, mask=mask, fill=1))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def masked_gather(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    mask = b.load("M", of(I), BOOL)
+    b.store("Y", of(I), b.load("X", of(I) * 4, dtype, "strided", mask=mask, fill=1))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def masked_store(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    mask = b.load("M", of(I), BOOL)
+    b.store("Y", of(I), b.load("X", of(I), dtype), mask=mask)
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def masked_scatter(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    mask = b.load("M", of(I), BOOL)
+    b.store("Y", of(I) * 2, b.load("X", of(I), dtype), "strided", mask=mask)
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def uniform_load(isa: str, dtype: torch.dtype) -> Kernel:
+    """where(M[i], X[3], 1) by a load that all lanes share."""
+    b = Build()
+    mask = b.load("M", of(I), BOOL)
+    b.store("Y", of(I), b.load("X", 3 + Expr(()), dtype, "uniform", mask=mask, fill=1))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def where(isa: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    mask = b.load("M", of(I), BOOL)
+    b.store("Y", of(I), b.op("where", mask, b.load("X", of(I), dtype), b.const(1, dtype)))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+BY_DTYPE = {
+    "copy": copy,
+    "strided_load": strided_load,
+    "strided_store": strided_store,
+    "gather_load": gather_load,
+    "gather_store": gather_store,
+    "folded_load": folded_load,
+    "aligned_load": aligned_load,
+    "aligned_store": aligned_store,
+    "masked_load": masked_load,
+    "masked_gather": masked_gather,
+    "masked_store": masked_store,
+    "masked_scatter": masked_scatter,
+    "uniform_load": uniform_load,
+    "where": where,
+}
+
+
+def index_values(isa: str) -> Kernel:
+    """Indices as values: affine, with a division, a negative dividend, a product with a loaded value."""
+    b = Build()
+    k = b.load("K", of(I), I64)
+    loaded = value_symbol(k, None)
+    for number, expr in enumerate(index_exprs(loaded)):
+        b.store(f"Y{number}", of(I), b.index(expr))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def index_exprs(loaded: object) -> list[Expr]:
+    i, n, k = of(I), of(N), of(loaded)  # type: ignore[arg-type]
+    minimum = Expr((((Func("min", (i, k)),), 1),))
+    functions = [(i * 5 + 3) // 4, (i * 2) % 3, i // 40 + i % 40, (i * 3 + 7) % 64, (i + k) // 9]
+    return [
+        *functions,
+        i * 3 - 2,
+        i * n + 1,
+        i // 7 * 2 + i % 7,
+        (i - 20) // 6,
+        (i - 20) % 6,
+        k * i + n,
+        k * k - 5,
+        minimum,
+        n * 2,
+    ]
+
+
+def check_index(isa: str) -> Kernel:
+    b = Build()
+    k = b.op("check_index", b.load("K", of(I), I64), b.index(of(N)))
+    b.store("Y", of(I), b.load("X", of(value_symbol(k, of(N))), F32, "gather"))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def divide(isa: str) -> Kernel:
+    b = Build()
+    b.store("Y", of(I), b.op("floordiv", b.load("X", of(I), I32), b.load("Z", of(I), I32)))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+SINGLE = {"index": index_values, "check_index": check_index, "divide": divide}
+
+
+# -- the tests -------------------------------------------------------------------------------------------------------
+def run(library: Library, isa: str, key: str, *buffers: torch.Tensor, n: int) -> int:
+    return library.run(kernels(isa)[key], *buffers, sizes=[n])
+
+
+def output(dtype: torch.dtype, count: int) -> torch.Tensor:
+    return torch.full((count,), SENTINEL, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_copy_of_every_size_leaves_what_follows_alone(library: Library, isa: str, dtype: torch.dtype) -> None:
+    for n in range(71):
+        x, y = values(dtype, n), output(dtype, n + 40)
+        run(library, isa, name("copy", dtype), x, y, n=n)
+        assert torch.equal(y[:n], x)
+        assert torch.equal(y[n:], output(dtype, 40))
+
+
+def cast_input(dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_floating_point:
+        special = [0.0, -0.0, 0.4, -0.4, 1.5, 2.5, -1.5, 100.7, -100.7, 255.0, 1e-41, 1.0009765625, 1.00390625, 3.14159]
+        wide = [
+            1e10,
+            -1e10,
+            70000.0,
+            65519.0,
+            65520.0,
+            3.4e38,
+            float("inf"),
+            -float("inf"),
+            float("nan"),
+            300.5,
+            -300.5,
+        ]
+        return torch.tensor(special + wide, dtype=F64).to(dtype)
+    if dtype == BOOL:
+        return values(BOOL, 37)
+    info = torch.iinfo(dtype)
+    return torch.tensor(
+        [info.min, info.max, 0, 1, 2, 3, 127 if info.max > 126 else 1, info.max // 3, info.max // 2] * 3, dtype=dtype
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_cast_is_that_of_eager(library: Library, isa: str, dtype: torch.dtype) -> None:
+    x = cast_input(dtype)
+    results = {to: torch.empty(len(x), dtype=to) for to in DTYPES}
+    run(library, isa, name("cast", dtype), x, *results.values(), n=len(x))
+    for to, y in results.items():
+        torch.testing.assert_close(y, x.to(to), rtol=0, atol=0, equal_nan=True)
+
+
+def expect_by_dtype(
+    kind: str, x: torch.Tensor, k: torch.Tensor, m: torch.Tensor, n: int
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """(inputs, the whole output) of the kernels in BY_DTYPE."""
+    one, y = torch.ones((), dtype=x.dtype), output(x.dtype, 2 * n + 40)
+    i = torch.arange(n)
+    if kind == "copy":
+        y[:n] = x[:n]
+        return [x], y
+    if kind in ("strided_load", "folded_load"):
+        y[:n] = x[i * 3 + 1] if kind == "strided_load" else x[i // 5 * 7 + i % 5]
+        return [x], y
+    if kind == "aligned_load":
+        y[:n] = x[i // 16 * 20 + i % 16]
+        return [x], y
+    if kind == "aligned_store":
+        y[i // 16 * 20 + i % 16] = x[:n]
+        return [x], y
+    if kind == "strided_store":
+        y[i * 2] = x[:n]
+        return [x], y
+    if kind == "gather_load":
+        y[:n] = x[k * 2 + 1]
+        return [k, x], y
+    if kind == "gather_store":
+        y[k] = x[:n]
+        return [k, x], y
+    if kind in ("masked_load", "where"):
+        y[:n] = torch.where(m, x[:n], one)
+    elif kind == "masked_gather":
+        y[:n] = torch.where(m, x[i * 4], one)
+    elif kind == "masked_store":
+        y[:n] = torch.where(m, x[:n], y[:n])
+    elif kind == "masked_scatter":
+        y[i * 2] = torch.where(m, x[:n], y[i * 2])
+    else:
+        y[:n] = torch.where(m, x[3], one)
+    return [m, x], y
+
+
+@pytest.mark.parametrize("kind", BY_DTYPE)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_access(library: Library, isa: str, dtype: torch.dtype, kind: str) -> None:
+    for n in (1, 7, 16, 37, 64):
+        x = values(dtype, 4 * n + 8)
+        k = torch.randperm(n)
+        m = torch.rand(n) < 0.5
+        ins, want = expect_by_dtype(kind, x, k, m, n)
+        got = output(dtype, 2 * n + 40)
+        run(library, isa, name(kind, dtype), *ins, got, n=n)
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def test_masked_load_does_not_touch_memory_of_false_lanes(library: Library, isa: str) -> None:
+    nowhere = torch.empty(0)  # a null pointer
+    for kind in ("masked_load", "masked_gather", "uniform_load"):
+        y = output(F32, 37)
+        run(library, isa, name(kind, F32), torch.zeros(37, dtype=BOOL), nowhere, y, n=37)
+        assert torch.equal(y, torch.ones(37))
+
+
+def test_index_values(library: Library, isa: str) -> None:
+    n = 45
+    k = torch.randint(-50, 50, (n,))
+    results = [output(I64, n) for _ in index_exprs(value_symbol(0, None))]
+    run(library, isa, "index", k, *results, n=n)
+    for expr, result in zip(index_exprs(value_symbol(0, None)), results, strict=True):
+        want = [expr.evaluate({I: i, N: n, value_symbol(0, None): int(k[i])}) for i in range(n)]
+        assert result.tolist() == want, expr
+
+
+@pytest.mark.parametrize("n", [1, 16, 37])
+def test_check_index_wraps_negative_indices_and_reports_bad_ones(library: Library, isa: str, n: int) -> None:
+    x, y = torch.randn(n), torch.empty(n)
+    k = torch.randint(-n, n, (n,))
+    assert run(library, isa, "check_index", k, x, y, n=n) == 0
+    assert torch.equal(y, x[k])
+    for bad in (n, -n - 1):
+        k[n // 2] = bad
+        assert run(library, isa, "check_index", k, x, y, n=n) == 1
+        assert y[n // 2] == x[0]
+
+
+def test_integer_division_by_zero_is_reported(library: Library, isa: str) -> None:
+    x, z, y = torch.arange(21, dtype=I32) - 9, torch.full((21,), 4, dtype=I32), torch.empty(21, dtype=I32)
+    assert run(library, isa, "divide", x, z, y, n=21) == 0
+    assert torch.equal(y, x // z)
+    z[20] = 0
+    assert run(library, isa, "divide", x, z, y, n=21) == 2
+    assert y[20] == 0

@@ -1,0 +1,191 @@
+"""Every op, for every dtype it takes, in scalar, AVX2 and AVX-512 code, against eager or an fp64 reference."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import pytest
+import torch
+
+from inductor_cpu.codegen.scalar import SCALAR
+from inductor_cpu.codegen.vector import LANE_BY_LANE, VECTOR
+from inductor_cpu.ir.index import loop_var, of, size_symbol
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.ops import LOOP_DTYPES, OPS, accepts
+
+from .build import BF16, BOOL, F16, F32, F64, I64, Build
+from .harness import Library, available
+
+ISAS = available()
+DTYPES = sorted(LOOP_DTYPES, key=str)
+DIVIDING = {"floordiv", "truncdiv", "fmod", "remainder"}
+SKIP = {"check_index", "where"}  # tests of their own
+N = size_symbol("n")
+I = loop_var("i", of(N))
+
+TORCH = {
+    "bitwise_not": torch.bitwise_not,
+    "logical_not": torch.logical_not,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "ipow": torch.pow,
+    "lshift": torch.bitwise_left_shift,
+    "rshift": torch.bitwise_right_shift,
+}
+
+#: Ops whose results are those of eager, bit for bit (NaN equals NaN, 0.0 equals -0.0 for max and min).
+EXACT = {
+    *("neg", "abs", "sign", "relu", "floor", "ceil", "round", "trunc", "isnan", "isinf", "signbit", "logical_not"),
+    *("bitwise_not", "add", "sub", "mul", "div", "fmod", "remainder", "floordiv", "truncdiv", "ipow", "copysign"),
+    *("maximum", "minimum", "fmax", "fmin", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or"),
+    *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "digamma", "nextafter"),
+}
+#: Bounds in units of the last place for the others, against fp64 (f64: against eager).
+ULPS = {"sqrt": 0.5, "reciprocal": 0.5, "erfc": 4.0, "sigmoid": 2.5, "lgamma": 4.0, "erfinv": 3.0, "i0": 3.0}
+ULPS |= {"tanh": 3.0, "erf": 3.0}
+
+
+def reference(op: str) -> object:
+    return TORCH.get(op) or getattr(torch, op)
+
+
+def cases() -> list[tuple[str, torch.dtype]]:
+    return [(op, dtype) for op in OPS for dtype in DTYPES if op not in SKIP and accepts(op, dtype)]
+
+
+#: Ops that one kernel computes from the same inputs: (dtype, arity, whether they divide).
+Group = tuple[torch.dtype, int, bool]
+
+
+def group_of(op: str, dtype: torch.dtype) -> Group:
+    return dtype, OPS[op].arity, op in DIVIDING
+
+
+def ops_of(group: Group) -> list[str]:
+    return [op for op, dtype in cases() if group_of(op, dtype) == group]
+
+
+GROUPS = sorted({group_of(op, dtype) for op, dtype in cases()}, key=str)
+
+
+@cache
+def kernel_of(group: Group, isa: str) -> Kernel:
+    """One output for each op of the group."""
+    dtype, arity, _ = group
+    b = Build()
+    args = [b.load(name, of(I), dtype) for name in "XYZ"[:arity]]
+    for op in ops_of(group):
+        b.store(op, of(I), b.op(op, *args))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+@pytest.fixture(scope="module", params=ISAS)
+def isa(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def results(isa: str) -> dict[Group, dict[str, torch.Tensor]]:
+    """What the kernels compute."""
+    library = Library(isa, [kernel_of(group, isa) for group in GROUPS])
+    found: dict[Group, dict[str, torch.Tensor]] = {}
+    for group in GROUPS:
+        args, ops = inputs(group), ops_of(group)
+        outputs = [torch.empty(len(args[0]), dtype=BOOL if OPS[op].result == "bool" else group[0]) for op in ops]
+        assert library.run(kernel_of(group, isa), *args, *outputs, sizes=[len(args[0])]) == 0
+        found[group] = dict(zip(ops, outputs, strict=True))
+    return found
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 2.0, -2.0, 3.0, -3.0, 7.25, -7.25, 88.5, -88.5, 103.5]
+SPECIAL += [-103.5, 1e-40, -1e-40, 1e-6, -1e-6, 0.99999, -0.99999, 1e4, -1e4, 1e10, -1e10, 3.4e38, -3.4e38]
+SPECIAL += [float("inf"), float("-inf"), float("nan"), 0.3, -0.7, 3.14159, -3.14159, 20.0, -20.0, 1e-20, 5.5, -5.5]
+
+
+@cache
+def inputs(group: Group) -> list[torch.Tensor]:
+    dtype, arity, divides = group
+    generator = torch.Generator().manual_seed(0)
+    if dtype == BOOL:
+        grid = torch.tensor(list(itertools.product([False, True], repeat=2)) * 9)
+        return [grid[:, 0].contiguous(), grid[:, 1].contiguous()][:arity]
+    if dtype.is_floating_point:
+        values = torch.tensor(SPECIAL, dtype=F64)
+        random = torch.randn(53, generator=generator, dtype=F64) * 4
+    else:
+        info = torch.iinfo(dtype)
+        values = torch.tensor([info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 3, 7, 8, 9, 31, 32, 63, 64])
+        values = torch.cat([values, -values[4:]]) if info.min < 0 else values
+        random = torch.randint(-100, 100, (29,), generator=generator)
+    values = torch.cat([values, random]).to(dtype)
+    if arity == 1:
+        return [values]
+    a, b = (t.contiguous() for t in torch.cartesian_prod(values, values).unbind(1))
+    if divides and dtype.is_floating_point:  # eager gives NaN where the quotient overflows
+        unsafe = (b.abs() < torch.finfo(dtype).smallest_normal) | ((a / b).isinf() & a.isfinite())
+        b = torch.where(unsafe & (b != 0), torch.ones_like(b), b)
+    if divides and not dtype.is_floating_point:
+        overflow = (a == torch.iinfo(dtype).min) & (b == -1)  # eager traps
+        b = torch.where((b == 0) | overflow, torch.ones_like(b), b)
+    return [a, b]
+
+
+def expected(op: str, args: list[torch.Tensor]) -> torch.Tensor:
+    result = reference(op)(*args)  # type: ignore[operator]
+    assert isinstance(result, torch.Tensor)
+    return result
+
+
+def same(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    if got.dtype.is_floating_point:
+        return (got == want) | (got.isnan() & want.isnan())
+    return got == want
+
+
+def ulps(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    """Distance in units of the last place of got's dtype to the fp64 value `want`; 0 for equal infinities and NaN."""
+    info = torch.finfo(got.dtype)
+    rounded = want.to(got.dtype)
+    _, exponent = torch.frexp(want)
+    unit = torch.ldexp(torch.ones_like(want), exponent.clamp(min=-1100) - 1) * info.eps
+    unit = unit.clamp(min=info.smallest_normal * info.eps)
+    distance = (got.double() - want).abs() / unit
+    return torch.where(same(got, rounded), torch.zeros_like(distance), distance)
+
+
+@pytest.mark.parametrize(("op", "dtype"), cases(), ids=lambda v: str(v).replace("torch.", ""))
+def test_op_agrees_with_eager(op: str, dtype: torch.dtype, results: dict[Group, dict[str, torch.Tensor]]) -> None:
+    args = inputs(group_of(op, dtype))
+    want, got = expected(op, args), results[group_of(op, dtype)][op]
+    if op in EXACT:
+        bad = ~same(got, want)
+        assert not bad.any(), [t[bad][:5].tolist() for t in (*args, got, want)]
+        return
+    exact = want.double() if dtype == F64 else expected(op, [a.double() for a in args])
+    if op == "lgamma" and dtype in (F32, F64):  # near its roots the error is relative to 1
+        exact, got = (torch.where(t.abs() < 1, t.sign() + t, t) for t in (exact, got))
+    distance = ulps(got, exact)
+    bound = {F32: ULPS.get(op, 1.5), F64: ULPS.get(op, 1.5) + 1}.get(dtype, 0.51)  # fp64 itself is eager's
+    bad = ~(distance <= bound)
+    assert not bad.any(), [t[bad][:5].tolist() for t in (*args, got, want, exact, distance)]
+
+
+def test_tables_have_a_row_for_every_op_and_dtype() -> None:
+    assert set(SCALAR) == set(OPS)
+    assert set(VECTOR) <= set(OPS)
+    for op in OPS:
+        for dtype in LOOP_DTYPES:
+            if op == "check_index" and dtype != I64:
+                continue
+            assert (SCALAR[op].template(dtype) is not None) == accepts(op, dtype), (op, dtype)
+
+
+def test_ops_without_vector_code_are_the_declared_ones() -> None:
+    integer_division = {"fmod", "remainder"}
+    for op, dtype in cases():
+        row = VECTOR.get(op)
+        missing = row is None or row.template(dtype) is None
+        declared = op in LANE_BY_LANE or (op in integer_division and not dtype.is_floating_point)
+        declared |= op == "nextafter" and dtype in (BF16, F16)
+        assert missing == declared, (op, dtype)

@@ -1,0 +1,94 @@
+"""Copies that change the order of dimensions go through square tiles."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+
+import pytest
+import torch
+
+from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.ir.index import as_expr, loop_var, of, size_symbol
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.ops import LOOP_DTYPES
+
+from .build import BF16, F32, F64, I64, Build
+from .harness import Library, available
+
+N, M = size_symbol("n"), size_symbol("m")
+DTYPES = sorted(LOOP_DTYPES, key=str)
+ISAS = [isa for isa in available() if isa != "scalar"]
+
+
+def transpose(isa: str, dtype: torch.dtype, along: str, parallel: int) -> Kernel:
+    """Y[i, j] = X[j, i] + X[j, i], lanes along the loop that is contiguous in Y or in X."""
+    i, j = loop_var("i", of(N)), loop_var("j", of(M))
+    b = Build()
+    x = b.load("X", of(j) * of(N) + of(i), dtype, "strided" if along == "j" else "contiguous")
+    b.store("Y", of(i) * of(M) + of(j), x, "contiguous" if along == "j" else "strided")
+    return b.kernel(isa, (i, j), vector=j if along == "j" else i, parallel=parallel, work=100, sizes=(N, M))
+
+
+def permuted_sum(isa: str, order: tuple[int, int, int], parallel: int) -> Kernel:
+    """Y[a, b, c] = X[permuted] + row[a] as bf16, with a middle loop between the loops of the tile."""
+    loops = [loop_var(f"i{d}", s) for d, s in enumerate((5, 9, 37))]
+    strides, step = {}, 1
+    for d in reversed(order):
+        strides[d], step = step, step * (5, 9, 37)[d]
+    b = Build()
+    place = sum((of(s) * strides[d] for d, s in enumerate(loops)), as_expr(0))
+    x = b.load("X", place, F32, "contiguous" if order[-1] == 2 else "strided")
+    row = b.load("R", of(loops[0]), F32, "uniform")
+    flat = of(loops[0]) * 333 + of(loops[1]) * 37 + of(loops[2])
+    b.store("Y", flat, b.cast(b.op("add", x, row), BF16))
+    return b.kernel(isa, loops, vector=loops[2], parallel=parallel, work=100)
+
+
+ORDERS = [(0, 2, 1), (1, 2, 0), (2, 1, 0), (2, 0, 1), (1, 0, 2)]
+
+
+@cache
+def kernels(isa: str) -> dict[object, Kernel]:
+    found: dict[object, Kernel] = {}
+    for dtype, along in product(DTYPES, "ij"):
+        found[dtype, along, 0] = transpose(isa, dtype, along, 0)
+    for along, parallel in product("ij", (1, 2)):
+        found[F32, along, parallel] = transpose(isa, F32, along, parallel)
+    for order, parallel in product(ORDERS, range(4)):
+        found[order, parallel] = permuted_sum(isa, order, parallel)
+    return found
+
+
+@pytest.fixture(scope="module", params=ISAS)
+def isa(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def library(isa: str) -> Library:
+    return Library(isa, kernels(isa).values())
+
+
+@pytest.mark.parametrize(("dtype", "along", "parallel"), [k for k in kernels("avx2") if len(k) == 3], ids=str)
+def test_transposed_copy(library: Library, isa: str, dtype: torch.dtype, along: str, parallel: int) -> None:
+    for n, m in ((1, 1), (3, 40), (16, 16), (17, 8), (37, 50), (64, 33)):
+        x = torch.randint(0, 2 if dtype == torch.bool else 100, (m, n)).to(dtype)
+        y = torch.full((n * m + 20,), 1, dtype=dtype)
+        library.run(kernels(isa)[dtype, along, parallel], x, y, sizes=(n, m))
+        assert torch.equal(y[: n * m].view(n, m), x.t())
+        assert torch.equal(y[n * m :], torch.full((20,), 1, dtype=dtype))
+
+
+@pytest.mark.parametrize("parallel", range(4))
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_permuted_sum(library: Library, isa: str, order: tuple[int, int, int], parallel: int) -> None:
+    x, row = torch.randn(5, 9, 37), torch.randn(5)
+    y = torch.zeros(5, 9, 37, dtype=BF16)
+    library.run(kernels(isa)[order, parallel], x.permute(order).contiguous(), row, y)
+    assert torch.equal(y, (x + row[:, None, None]).to(BF16))
+
+
+def test_tiles_serve_types_with_lanes_of_32_bits(isa: str) -> None:
+    tiled = {dtype for dtype in DTYPES if Facts(kernels(isa)[dtype, "j", 0]).tile is not None}
+    assert tiled == set(DTYPES) - {F64, I64, torch.bool}

@@ -1,0 +1,59 @@
+"""What the end-to-end tests share: compile, count the compiles, compare with eager mode."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from inductor_cpu.backend import compile_dynamo_graph
+from inductor_cpu.trace import CompileReport
+
+Function = Callable[..., Any]
+
+
+def compile_counted(function: Function, **options: Any) -> tuple[Function, list[CompileReport]]:
+    """`function` compiled with icpu, and a list that gets one report per graph. `options`: of torch.compile."""
+    reports: list[CompileReport] = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Function:
+        return compile_dynamo_graph(gm, example_inputs, observe=reports.append)
+
+    return torch.compile(function, backend=backend, **options), reports
+
+
+def assert_like_eager(function: Function, *args: Any, **tolerances: float) -> Any:
+    """Run `function` in eager mode and compiled, on separate copies of `args` and from the same seed.
+
+    Outputs and, after the call, arguments must agree in value, dtype, shape and stride. There must be a compiled graph.
+    Returns the compiled outputs.
+    """
+    ours, theirs = copy.deepcopy(args), copy.deepcopy(args)
+    torch.manual_seed(7)
+    expected = function(*theirs)
+    compiled, reports = compile_counted(function)
+    torch.manual_seed(7)
+    actual = compiled(*ours)
+    assert reports, "nothing was compiled"
+    assert all(r.kind != "eager" for r in reports), reports
+    assert_same((actual, ours), (expected, theirs), **tolerances)
+    return actual
+
+
+def assert_same(actual: Any, expected: Any, **tolerances: float) -> None:
+    """Equal structure, values, dtypes, shapes and strides."""
+    assert type(actual) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        torch.testing.assert_close(actual, expected, equal_nan=True, check_stride=True, **tolerances)
+    elif isinstance(expected, list | tuple):
+        assert len(actual) == len(expected)
+        for a, e in zip(actual, expected, strict=True):
+            assert_same(a, e, **tolerances)
+    elif isinstance(expected, dict):
+        assert actual.keys() == expected.keys()
+        for key in expected:
+            assert_same(actual[key], expected[key], **tolerances)
+    else:
+        assert actual == expected

@@ -1,0 +1,235 @@
+"""What any function may do with tensors, and eager mode then promises: aliases, mutation, odd outputs, randomness."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+import inductor_cpu
+from tests.e2e.support import assert_like_eager, assert_same, compile_counted
+
+Tensor = torch.Tensor
+
+
+def test_output_is_a_view_of_an_input() -> None:
+    compiled, _ = compile_counted(lambda x: (x.t(), x + 1))
+    x = torch.randn(3, 4)
+    view, _ = compiled(x)
+    x.zero_()
+    assert view.shape == (4, 3)
+    assert not view.any()
+
+
+def test_outputs_that_alias_each_other_stay_aliases() -> None:
+    def f(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.exp()
+        return y, y[1:]
+
+    whole, part = compile_counted(f)[0](torch.randn(3, 4))
+    whole.zero_()
+    assert not part.any()
+
+
+def test_repeated_none_int_and_constant_outputs() -> None:
+    def f(x: Tensor) -> tuple[Any, ...]:
+        y = x * 2
+        return y, None, y, 3, x.shape[0], torch.tensor([1.0, 2.0]), "text"
+
+    assert_like_eager(f, torch.randn(3))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.add_(1),
+        lambda x: x[1:].mul_(2).sum(),
+        lambda x: (x.t().copy_(torch.ones(4, 3)), x + 1),
+        lambda x: torch.sin(x, out=x),
+        lambda x: functional.relu(x, inplace=True) + x,
+    ],
+    ids=["add_", "slice", "transposed copy_", "out", "relu_"],
+)
+def test_input_mutated_in_place(f: Callable[[Tensor], Any]) -> None:
+    assert_like_eager(f, torch.randn(3, 4))
+
+
+def test_two_views_of_one_storage_one_mutated() -> None:
+    def run(f: Callable[..., Any]) -> Any:
+        base = torch.arange(8.0)
+        out = f(base[:6], base[2:])
+        return out, base
+
+    def f(a: Tensor, b: Tensor) -> Tensor:
+        a.mul_(2)
+        return a.sum() + b.sum()
+
+    assert_same(run(compile_counted(f)[0]), run(f))
+
+
+@torch.no_grad()
+def test_running_statistics_of_batch_norm_move_as_in_eager_mode() -> None:
+    eager = torch.nn.BatchNorm2d(4)
+    ours = copy.deepcopy(eager)
+    compiled, _ = compile_counted(ours)
+    for _ in range(3):
+        x = torch.randn(2, 4, 5, 5)
+        torch.testing.assert_close(compiled(x), eager(x), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.state_dict(), eager.state_dict(), atol=1e-6, rtol=1e-5)
+    assert eager.running_mean is not None
+    assert eager.running_mean.any()
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.tensor(3.0),
+        torch.empty(0),
+        torch.empty(2, 0, 3),
+        torch.randn(4, 6).t(),
+        torch.randn(4, 6)[:, ::2],
+        torch.randn(12)[1:],
+        torch.randn(1).expand(5),
+        torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 1e-40]),
+    ],
+    ids=["0-dim", "empty", "zero-sized", "transposed", "strided", "offset", "expanded", "channels last", "special"],
+)
+def test_any_input_layout(x: Tensor) -> None:
+    assert_like_eager(lambda x: ((x * 2 + 1).tanh(), x.sum(), torch.where(x > 0, x, -x)), x, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8],
+    ids=str,
+)
+def test_arithmetic_in_every_dtype(dtype: torch.dtype) -> None:
+    x = (torch.randn(5, 37) * 50).to(dtype)
+    y = (torch.randn(37) * 50).to(dtype)
+    assert_like_eager(lambda x, y: (x + y, x * y - 3, x.abs().float().sqrt(), x > y, x.sum(0), x.amax(1)), x, y)
+
+
+def test_complex_input_and_intermediate() -> None:
+    x = torch.randn(4, 5, dtype=torch.complex64)
+    assert_like_eager(
+        lambda x: ((x * 1j + 2).abs(), x.conj() @ x.t(), torch.fft.fft(x.real + 1)), x, atol=1e-4, rtol=1e-4
+    )
+
+
+def test_sparse_input_and_intermediate_give_eager_results() -> None:
+    def f(s: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.exp() + 1
+        return torch.sparse.mm(s, y), torch.sparse.mm(y.to_sparse(), x)
+
+    x = torch.rand(4, 4)
+    args = (x.relu().to_sparse(), x)
+    assert_same(compile_counted(f)[0](*args), f(*args))
+
+
+def test_autocast_region() -> None:
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return functional.gelu(x @ w).float().softmax(-1)
+
+    assert_like_eager(f, torch.randn(8, 16), torch.randn(16, 16), atol=2e-2, rtol=2e-2)
+
+
+def test_graph_break_in_the_middle() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y * x.shape[0] if y.sum() > 0 else y - 1
+
+    assert_like_eager(f, torch.randn(6))
+
+
+def test_explain_of_a_broken_graph_names_the_break_and_the_kernels() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.sort().values * 2
+
+    explained = inductor_cpu.explain(f, torch.randn(64))
+    assert len(explained.graphs) == 2
+    assert explained.kernels
+    assert any("sort" in e.op and e.reason for e in explained.externs)
+    assert explained.breaks
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: (torch.rand_like(x), x + torch.randn_like(x), torch.randint(0, 9, (5,))),
+        lambda x: functional.dropout(x, 0.5) + functional.dropout(x, 0.1),
+        lambda x: (x.bernoulli(0.3), torch.randperm(7), torch.empty(3).normal_()),
+    ],
+    ids=["rand", "dropout", "others"],
+)
+def test_random_numbers_are_those_of_eager_mode_in_order(f: Callable[[Tensor], Any]) -> None:
+    assert_like_eager(f, torch.rand(33))
+
+
+def test_generator_goes_on_where_eager_mode_would() -> None:
+    def f(x: Tensor) -> Tensor:
+        return x + torch.rand_like(x)
+
+    after = []
+    for run in (f, compile_counted(f)[0]):
+        torch.manual_seed(5)
+        run(torch.zeros(17))
+        after.append(torch.rand(4))
+    torch.testing.assert_close(after[1], after[0], rtol=0, atol=0)
+
+
+def test_threads_that_call_one_compiled_function_at_once() -> None:
+    compiled, _ = compile_counted(lambda x: (x.softmax(-1) * 3 + x.sum(-1, keepdim=True)).sin())
+    inputs = [torch.randn(64, 129) for _ in range(8)]
+    expected = [(x.softmax(-1) * 3 + x.sum(-1, keepdim=True)).sin() for x in inputs]
+    compiled(inputs[0])
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for _ in range(20):
+                torch.testing.assert_close(compiled(inputs[number]), expected[number], atol=1e-5, rtol=1e-4)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_result_with_another_number_of_threads_set_after_the_compile(threads: int) -> None:
+    compiled, _ = compile_counted(lambda x: (x * 2).sum(-1) + x.amax())
+    x = torch.randn(300, 500)
+    before = torch.get_num_threads()
+    compiled(x)
+    torch.set_num_threads(threads)
+    try:
+        torch.testing.assert_close(compiled(x), (x * 2).sum(-1) + x.amax(), atol=1e-4, rtol=1e-5)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_higher_order_condition() -> None:
+    def f(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() - 1, (x,)) * 2
+
+    assert_like_eager(f, torch.ones(5))
+    assert_like_eager(f, -torch.ones(5))
+
+
+def test_inference_mode() -> None:
+    with torch.inference_mode():
+        assert_like_eager(lambda x: x.exp().cumsum(0) + 1, torch.randn(5))

@@ -1,0 +1,72 @@
+"""The choice of who computes a linear."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import inductor_cpu
+from inductor_cpu.kernels.linear import Shape, candidates, choose
+from inductor_cpu.runtime.cache import KernelCache
+from inductor_cpu.runtime.measurements import Measurements
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rows", [1, 16, 4096, None])
+def test_table_prefers_packed_weights_and_says_the_rates(rows: int | None, dtype: torch.dtype) -> None:
+    decision = choose(Shape(rows, 768, 768, dtype))
+    assert decision.implementation == "onednn"
+    assert "GFLOP/s" in decision.reason
+
+
+def test_dtype_without_a_packed_kernel_goes_to_the_blas() -> None:
+    assert choose(Shape(1, 8, 8, torch.float64)).implementation == "blas"
+
+
+@pytest.mark.parametrize(("blas", "expected"), [(0.5, "blas"), (0.99, "onednn"), (2.0, "onednn")])
+def test_measurement_decides_when_the_difference_is_clear(blas: float, expected: str) -> None:
+    decision = choose(Shape(1, 8, 8, torch.float32), {"onednn": 1.0, "blas": blas})
+    assert decision.implementation == expected
+    assert "measured" in decision.reason
+
+
+def test_candidates_compute_one_product() -> None:
+    a, b = (call() for call in candidates(Shape(None, 16, 8, torch.float32)).values())
+    assert isinstance(a, torch.Tensor)
+    torch.testing.assert_close(a, b)
+
+
+def test_measurement_is_made_once_and_remembered(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def ask() -> dict[str, object]:
+        calls.append("asked")
+        return {"a": lambda: None}
+
+    first = Measurements(KernelCache(tmp_path), "cpu").seconds("q", ask)  # type: ignore[arg-type]
+    again = Measurements(KernelCache(tmp_path), "cpu").seconds("q", ask)  # type: ignore[arg-type]
+    assert first == again
+    assert calls == ["asked"]
+    (file,) = tmp_path.glob("measured-*.json")
+    assert json.loads(file.read_text()) == {"q": dict(first)}
+
+
+def test_damaged_file_is_measured_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    measurements = Measurements(KernelCache(tmp_path), "cpu")
+    measurements.seconds("q", lambda: {"a": lambda: None})
+    (file,) = tmp_path.glob("measured-*.json")
+    file.write_text("{")
+    assert "a" in measurements.seconds("q", lambda: {"a": lambda: None})
+    assert "made again" in caplog.text
+
+
+@torch.no_grad()
+def test_max_autotune_measures_and_the_report_says_so() -> None:
+    with inductor_cpu.config.patch(max_autotune=True):
+        explanation = inductor_cpu.explain(nn.Linear(16, 8), torch.randn(4, 16))
+    assert "linear 4x16x8 float32" in str(explanation)
+    assert "measured blas" in str(explanation)

@@ -1,0 +1,93 @@
+"""Reads at data-dependent positions."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from inductor_cpu.ir.interpret import run
+from tests.lower.harness import check, lower
+
+DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool]
+
+
+def ints(*shape: int, high: int, low: int = 0, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    return torch.randint(low, high, shape, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_index_select_and_gather(dtype: torch.dtype) -> None:
+    x = (torch.randn(4, 6, 5) * 4).to(dtype)
+    for dim in (0, 1, -1):
+        check(lambda x, i, dim=dim: x.index_select(dim, i), x, ints(7, high=4))
+    check(lambda x, i: x.gather(1, i), x, ints(4, 9, 5, high=6))
+    check(lambda x, i: x.gather(-1, i), x, ints(2, 3, 4, high=5))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("index_dtype", [torch.int64, torch.int32], ids=str)
+def test_advanced_indexing(dtype: torch.dtype, index_dtype: torch.dtype) -> None:
+    x = (torch.randn(4, 6, 5) * 4).to(dtype)
+    i, j = ints(3, high=4, low=-4, dtype=index_dtype), ints(2, 1, high=5, low=-5, dtype=index_dtype)
+    check(lambda x, i: x[i], x, i)
+    check(lambda x, i: x[:, i], x, i)
+    check(lambda x, i, j: x[i, :, j], x, i, j)
+    check(lambda x, i, j: x[:, i, j], x, i, j)
+    check(lambda x, i, j: x[i, j], x, i, j)
+    check(lambda x, i: torch.ops.aten.index(x, [i[0]]), x, i)
+
+
+def test_indexing_of_strided_and_empty_tensors() -> None:
+    x = torch.randn(6, 5, 4).permute(2, 0, 1)
+    check(lambda x, i: x[:, i][1:], x, ints(3, high=6))
+    check(lambda x, i: x[i], x, torch.empty(0, dtype=torch.int64))
+    check(lambda x, i: x[:, i], torch.randn(0, 4), ints(3, high=4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_embedding(dtype: torch.dtype) -> None:
+    table = torch.randn(10, 6, dtype=dtype)
+    check(lambda w, i: F.embedding(i, w, padding_idx=0), table, ints(3, 4, high=10))
+    check(lambda w, i: F.embedding(i, w), table, ints(5, high=10, dtype=torch.int32))
+    check(lambda w, i: F.embedding(i, w), table, torch.tensor(3))
+
+
+def test_zero_dim_tensors() -> None:
+    check(lambda x, i: x.gather(0, i), torch.tensor(2.0), torch.tensor(0))
+    check(lambda x, i: x.index_select(0, i), torch.tensor(2.0), torch.tensor([0]))
+    check(lambda x, i: x.index_select(0, i), torch.randn(4), torch.tensor(2))
+    check(lambda x, i: x.gather(0, i), torch.randn(4), torch.tensor(2))
+
+
+def test_take() -> None:
+    check(lambda x, i: torch.take(x, i), torch.randn(3, 4), ints(2, 5, high=12, low=-12))
+    check(lambda x, i: torch.take_along_dim(x, i, 1), torch.randn(3, 4), ints(3, 2, high=4))
+
+
+@pytest.mark.parametrize("index", [4, -5, 1 << 40])
+def test_an_index_out_of_range_raises_index_error(index: int) -> None:
+    x = torch.randn(4, 3)
+    for fn in (lambda x, i: x[i], lambda x, i: x.index_select(0, i), lambda x, i: F.embedding(i, x)):
+        program = lower(fn, x, ints(2, high=3))
+        with pytest.raises(IndexError):
+            run(program, [x, torch.tensor([0, index])])
+
+
+def test_unchecked_indexing_of_decompositions() -> None:
+    aten = torch.ops.aten
+    x, i = torch.randn(4, 6), ints(5, high=6)
+    check(lambda x, i: aten._unsafe_index(x, [None, i]), x, i)
+    mask = torch.tensor([True, False, True, True, False])
+    beyond = torch.where(mask, i, 100)
+    check(lambda x, m, i: aten._unsafe_masked_index(x, m, [None, i], -1.0), x, mask[None], beyond[None])
+
+
+def test_indexing_by_a_mask_goes_to_aten() -> None:
+    check(lambda x, m: torch.where(m, x, 0).sum(), torch.randn(4), torch.tensor([True, False, True, True]), exact=False)
+
+
+def test_dynamic_shapes() -> None:
+    check(lambda x, i: x[i] * 2, torch.randn(5, 4), ints(7, high=5), dynamic=True)
+    check(lambda w, i: F.embedding(i, w) + 1, torch.randn(5, 4), ints(3, 7, high=5), dynamic=True)
+    check(lambda x, i: x.gather(1, i), torch.randn(5, 4), ints(5, 3, high=4), dynamic=True)

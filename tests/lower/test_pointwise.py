@@ -1,0 +1,388 @@
+"""Elementwise ops against eager: every loop dtype, edge values, scalars, 0-dim tensors, broadcasting, strides."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.lower.harness import DECOMPOSITIONS, check, externs, lower
+
+aten = torch.ops.aten
+
+FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+ALL = [*FLOATS, *INTS, torch.bool]
+EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, 3.0, 1e-3, 60.0, -60.0, math.inf, -math.inf, math.nan]
+
+
+def sample(dtype: torch.dtype, seed: int = 0, low: float = -4, high: float = 4) -> torch.Tensor:
+    """A [5, 14] tensor; floats carry the edge values in the first row, integers their limits."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.rand(5, 14, generator=generator, dtype=torch.float64) * (high - low) + low
+    if dtype == torch.bool:
+        return values > 0
+    if dtype.is_floating_point:
+        values[0] = torch.tensor(EDGES).roll(seed)
+        return values.to(dtype)
+    info = torch.iinfo(dtype)
+    values = values.round().clamp(info.min, info.max).to(dtype)
+    values[0, 0], values[0, 1] = info.max, info.min
+    return values
+
+
+UNARY_FLOAT = """
+    sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
+    atanh erf erfc erfinv lgamma digamma i0 sigmoid floor ceil round trunc neg abs sign sgn relu square frac
+    deg2rad rad2deg isnan isinf isfinite isposinf isneginf signbit nan_to_num
+""".split()
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", UNARY_FLOAT)
+def test_unary_of_floats_equals_eager(name: str, dtype: torch.dtype) -> None:
+    check(getattr(torch, name), sample(dtype), exact=name not in ("rsqrt", "asinh", "atanh", "digamma", "i0"))
+
+
+@pytest.mark.parametrize("dtype", [*INTS, torch.bool], ids=str)
+@pytest.mark.parametrize("name", ["sqrt", "exp", "sigmoid", "isnan", "isfinite", "logical_not", "bitwise_not"])
+def test_unary_of_integers_promotes_as_eager(name: str, dtype: torch.dtype) -> None:
+    check(getattr(torch, name), sample(dtype), exact=name != "sigmoid")
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize("name", ["neg", "abs", "sign", "floor", "round", "relu", "signbit", "square"])
+def test_unary_of_integers_stays_in_its_dtype(name: str, dtype: torch.dtype) -> None:
+    check(getattr(torch, name), sample(dtype))
+
+
+BINARY = [
+    torch.add,
+    torch.sub,
+    torch.mul,
+    torch.maximum,
+    torch.minimum,
+    torch.fmax,
+    torch.fmin,
+    torch.eq,
+    torch.ne,
+    torch.lt,
+    torch.le,
+    torch.gt,
+    torch.ge,
+    torch.logical_and,
+    torch.logical_or,
+    torch.logical_xor,
+    torch.div,
+    torch.copysign,
+]
+
+
+#: Eager refuses to subtract bools.
+BINARY_CASES = [(fn, dtype) for fn in BINARY for dtype in ALL if (fn, dtype) != (torch.sub, torch.bool)]
+
+
+@pytest.mark.parametrize(("fn", "dtype"), BINARY_CASES, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_binary_equals_eager(fn: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
+    check(fn, sample(dtype), sample(dtype, 1))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(
+    "fn",
+    [torch.fmod, torch.remainder, torch.pow, torch.atan2, torch.hypot, torch.logaddexp, torch.logaddexp2, torch.xlogy,
+     torch.heaviside, torch.nextafter, torch.special.xlog1py],
+    ids=lambda fn: fn.__name__,
+)  # fmt: skip
+def test_binary_of_floats_equals_eager(fn: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
+    inexact = (torch.hypot, torch.logaddexp, torch.logaddexp2, torch.xlogy, torch.special.xlog1py)
+    check(fn, sample(dtype), sample(dtype, 1), exact=fn not in inexact)
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize(
+    "fn",
+    [torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor, torch.bitwise_left_shift, torch.bitwise_right_shift,
+     torch.fmod, torch.remainder, torch.floor_divide, torch.heaviside],
+    ids=lambda fn: fn.__name__,
+)  # fmt: skip
+def test_binary_of_integers_equals_eager(fn: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
+    divisor = sample(dtype, 1, 1, 6)
+    divisor[0] = 3
+    check(fn, sample(dtype), divisor)
+
+
+#: Eager has no rounded division of bools.
+DIVISIONS = [(mode, dtype) for mode in ("trunc", "floor", None) for dtype in ALL if not (mode and dtype == torch.bool)]
+
+
+@pytest.mark.parametrize(("mode", "dtype"), DIVISIONS, ids=str)
+def test_division_with_rounding_mode_equals_eager(mode: str | None, dtype: torch.dtype) -> None:
+    a, b = sample(dtype), sample(dtype, 3)
+    if not dtype.is_floating_point and dtype != torch.bool:
+        b = torch.where(b == 0, torch.ones_like(b), b)
+        b[0, 1] = 2
+    check(lambda x, y: torch.div(x, y, rounding_mode=mode), a, b)
+
+
+WITH_SCALAR = [operator.add, operator.sub, operator.mul, operator.truediv, torch.rsub, torch.fmod, torch.remainder]
+#: Eager refuses to subtract bools.
+WITHOUT_BOOL = (operator.sub, torch.rsub)
+SCALAR_CASES = [
+    (fn, other) for fn in WITH_SCALAR for other in (0.1, 3, -2.7, True) if other is not True or fn not in WITHOUT_BOOL
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("fn", "other"), SCALAR_CASES, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_python_scalar_is_used_as_eager_uses_it(
+    fn: Callable[..., torch.Tensor], other: float, dtype: torch.dtype
+) -> None:
+    check(lambda x: fn(x, other), sample(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("test", ["eq", "lt", "ge"])
+def test_comparison_with_a_scalar_between_two_low_precision_values(test: str, dtype: torch.dtype) -> None:
+    values = [0.1, 0.2, 0.3, 1.001, 3.001]
+    check(lambda x: [getattr(torch, test)(x, value) for value in values], torch.tensor(values, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(
+    "fn", [torch.add, torch.mul, torch.div, torch.sub, torch.maximum, torch.lt], ids=lambda f: f.__name__
+)
+def test_a_zero_dim_tensor_does_not_widen_the_result(fn: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
+    check(fn, sample(dtype), torch.tensor(0.1, dtype=torch.float64 if fn is not torch.maximum else dtype))
+
+
+def test_a_zero_dim_float_widens_integers() -> None:
+    check(torch.mul, sample(torch.int32), torch.tensor(0.5))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.uint8], ids=str)
+@pytest.mark.parametrize("alpha", [2, -3])
+def test_sums_with_alpha_round_once(alpha: int, dtype: torch.dtype) -> None:
+    # Whole vectors only: eager rounds twice in the elements after the last one.
+    x, y = sample(dtype).flatten()[:64], sample(dtype, 1).flatten()[:64]
+    check(
+        lambda x, y: (torch.add(x, y, alpha=alpha), torch.sub(x, y, alpha=alpha), torch.rsub(x, y, alpha=alpha)),
+        x,
+        y,
+        exact=False,
+    )
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 4, 0.5, -0.5, -1, -2, 1.5, 0.1])
+def test_power_of_floats_by_a_number(exponent: float, dtype: torch.dtype) -> None:
+    check(lambda x: x**exponent, sample(dtype), exact=exponent not in (-0.5, -2))
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 5])
+def test_power_of_integers_by_a_number_wraps(exponent: int, dtype: torch.dtype) -> None:
+    check(lambda x: x**exponent, sample(dtype))
+
+
+def test_power_with_other_kinds_of_arguments() -> None:
+    x, k = sample(torch.float32), sample(torch.int64, 1, 0, 4)
+    check(lambda x: (2**x, 1.5**x), x)
+    check(lambda k: (2**k, k.abs() ** (k.abs() % 5)), k)
+    check(lambda x: torch.float_power(x, 2), x)
+    check(lambda k: k**0.5, k.abs())
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTS], ids=str)
+def test_clamp_follows_eager(dtype: torch.dtype) -> None:
+    x = sample(dtype)
+    check(lambda x: (x.clamp(1, 3), x.clamp(min=2), x.clamp(max=2), x.clamp_min(1), x.clamp_max(1)), x)
+    check(lambda x, a, b: (x.clamp(a, b), x.clamp(min=a), x.clamp(max=b)), x, sample(dtype, 1), sample(dtype, 2))
+
+
+def test_clamp_of_integers_with_a_float_bound_promotes() -> None:
+    check(lambda x: x.clamp(0.5, 2.5), sample(torch.int32))
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_where_and_masked_fill(dtype: torch.dtype) -> None:
+    x, mask = sample(dtype), sample(torch.bool, 5)
+    check(lambda m, x, y: torch.where(m, x, y), mask, x, sample(dtype, 1))
+    check(lambda m, x: (x.masked_fill(m, 1), x.masked_fill(m[:1], True)), mask, x)
+
+
+def test_where_with_numbers_promotes() -> None:
+    mask = sample(torch.bool)
+    check(
+        lambda m, x: (torch.where(m, x, 0.5), torch.where(m, 1, x), torch.where(m, 1.0, 0.0)), mask, sample(torch.int32)
+    )
+
+
+@pytest.mark.parametrize("source", ALL, ids=str)
+@pytest.mark.parametrize("target", ALL, ids=str)
+def test_conversions_equal_eager(source: torch.dtype, target: torch.dtype) -> None:
+    x = sample(source, 1, 0 if target == torch.uint8 else -4)
+    if source.is_floating_point and not target.is_floating_point:
+        x = x[1:]  # the conversion of infinities and NaN is not defined
+    check(lambda x: x.to(target, copy=True), x)
+
+
+ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "hardtanh": lambda x: F.hardtanh(x, -0.5, 1.5),
+    "relu6": F.relu6,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
+    "elu": lambda x: F.elu(x, 1.3),
+    "celu": lambda x: F.celu(x, 1.3),
+    "selu": F.selu,
+    "softplus": lambda x: F.softplus(x, 2, 5),
+    "mish": F.mish,
+    "logsigmoid": F.logsigmoid,
+    "threshold": lambda x: F.threshold(x, 0.5, 7.0),
+    "prelu": lambda x: F.prelu(x, torch.full((1,), 0.2, dtype=x.dtype)),
+    "softshrink": F.softshrink,
+    "hardshrink": F.hardshrink,
+    "tanhshrink": F.tanhshrink,
+    "softsign": F.softsign,
+    "glu": lambda x: F.glu(x, 1),
+    "logit": lambda x: torch.logit(x, 0.1),
+    "sinc": torch.sinc,
+    "entr": torch.special.entr,
+    "ndtr": torch.special.ndtr,
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activation_equals_eager(name: str, dtype: torch.dtype) -> None:
+    x = sample(dtype)
+    if name in ("gelu", "gelu_tanh"):
+        x = torch.where(x.isinf(), 9.0, x)  # eager gives NaN for infinities when it calls oneDNN
+    check(ACTIVATIONS[name], x, exact=False)
+
+
+BACKWARDS: dict[str, Callable[..., torch.Tensor]] = {
+    "gelu": aten.gelu_backward,
+    "gelu_tanh": lambda g, x: aten.gelu_backward(g, x, approximate="tanh"),
+    "silu": aten.silu_backward,
+    "sigmoid": aten.sigmoid_backward,
+    "tanh": aten.tanh_backward,
+    "mish": aten.mish_backward,
+    "softplus": lambda g, x: aten.softplus_backward(g, x, 2, 5),
+    "log_sigmoid": lambda g, x: aten.log_sigmoid_backward(g, x, torch.exp(-x.abs())),
+    "hardswish": aten.hardswish_backward,
+    "hardsigmoid": aten.hardsigmoid_backward,
+    "hardtanh": lambda g, x: aten.hardtanh_backward(g, x, -1, 1),
+    "leaky_relu": lambda g, x: aten.leaky_relu_backward(g, x, 0.1, False),
+    "threshold": lambda g, x: aten.threshold_backward(g, x, 0),
+    "elu": lambda g, x: aten.elu_backward(g, 1.3, 1, 1, False, x),
+    "elu_of_result": lambda g, x: aten.elu_backward(g, 1.3, 1, 1, True, x),
+    "logit": lambda g, x: aten.logit_backward(g, x, 0.1),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_gradient_of_an_activation_equals_eager(name: str, dtype: torch.dtype) -> None:
+    grad = sample(dtype, 7)[1:].contiguous()
+    check(BACKWARDS[name], grad, sample(dtype)[1:].contiguous(), exact=False)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_fused_multiplies_round_once(dtype: torch.dtype) -> None:
+    x, a, b = sample(dtype), sample(dtype, 1), sample(dtype, 2)
+    check(lambda x, a, b: (torch.addcmul(x, a, b, value=0.5), torch.addcmul(x, a, b)), x, a, b, exact=False)
+    check(lambda x, a, b: (torch.addcdiv(x, a, b, value=0.5), torch.addcdiv(x, a, b)), x, a, b, exact=False)
+    check(lambda x, a, b: (torch.lerp(x, a, 0.3), torch.lerp(x, a, 0.75), torch.lerp(x, a, b)), x[1:], a[1:], b[1:],
+          exact=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("decimals", [2, -1, 0])
+def test_round_to_decimals(decimals: int) -> None:
+    check(lambda x: torch.round(x * 37, decimals=decimals), sample(torch.float32))
+
+
+def test_bool_arithmetic_is_logic() -> None:
+    check(lambda a, b: (a + b, a * b, a & b, a | b, a ^ b, ~a), sample(torch.bool), sample(torch.bool, 1))
+
+
+def test_mixed_dtypes_promote_as_eager() -> None:
+    check(lambda a, b: (a + b, a / b, a < b), sample(torch.bfloat16), sample(torch.float32, 1))
+    check(lambda a, b: (a + b, a * b, a > b), sample(torch.int8), sample(torch.int64, 1))
+    check(lambda a, b: (a + b, a * b, a > b), sample(torch.uint8, 0, 0), sample(torch.float16, 1))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((), ()), ((3,), ()), ((2, 1, 4), (3, 1)), ((0, 3), (1, 3)), ((1,), (0,)), ((1, 1), (5, 1))],
+)
+def test_broadcasting(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    check(lambda a, b: a * b + 1, torch.randn(left), torch.randn(right))
+
+
+def test_strides_of_results_follow_eager() -> None:
+    x = torch.randn(2, 3, 4, 5)
+    check(lambda x: x * 2, x.to(memory_format=torch.channels_last))
+    check(lambda x: x * 2, x.transpose(0, 3))
+    check(lambda x: x.permute(3, 1, 0, 2).clone(), x)
+    check(lambda x: x.permute(3, 1, 0, 2).contiguous() + 1, x)
+    check(lambda x: x + 1, x[:, ::2, 1:])
+    check(lambda x: x.expand(7, 2, 3, 4, 5) + 1, x)
+
+
+def test_a_chain_in_low_precision_rounds_after_each_op() -> None:
+    check(lambda x, y: ((x * y + x) / 3).exp() - y, sample(torch.bfloat16)[1:], sample(torch.bfloat16, 1)[1:])
+
+
+def test_copy_into_an_input() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        x.add_(y.double())
+        return x.sin()
+
+    check(fn, torch.randn(4, 6), torch.randn(6))
+    check(fn, torch.randn(6, 4).t(), torch.randn(6))
+
+
+def test_a_flipped_input_keeps_its_old_values_when_the_input_changes() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.flip(0)
+        x.zero_()
+        return y
+
+    check(fn, torch.randn(4, 6))
+
+
+def test_sizes_as_numbers() -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.shape[0]
+        return x * n, x / (n * x.shape[1]), x * (n / 3), x + math.sqrt(x.shape[1]), x * (n + 0.5)
+
+    check(fn, torch.randn(6, 5), dynamic=True, exact=False)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (6, 4), (2, 2)])
+def test_dynamic_shapes_broadcast(shape: tuple[int, ...]) -> None:
+    check(lambda x, y: (x * y[:, None]).relu(), torch.randn(shape), torch.randn(shape[0]), dynamic=True)
+
+
+def test_complex_tensors_go_to_aten() -> None:
+    program = lower(lambda x: x * 2, torch.randn(3, dtype=torch.complex64))
+    assert externs(program) == ["mul.Tensor"]
+
+
+def test_no_rule_is_shadowed_by_a_decomposition() -> None:
+    from_rules = {str(op) for op in DECOMPOSITIONS} & {
+        "aten.gelu.default",
+        "aten.silu.default",
+        "aten.bernoulli.default",
+    }
+    assert from_rules == set()

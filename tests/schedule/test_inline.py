@@ -1,0 +1,115 @@
+"""Inlining of pointwise producers: each reason against it, and that without one it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from inductor_cpu.schedule.inline import Inlined, inline_producers
+from tests.lower.harness import fresh, lower
+from tests.schedule.harness import check_program
+
+Tensor = torch.Tensor
+
+
+def inlined(fn: Callable[..., Any], *inputs: Any) -> Inlined:
+    program = lower(fn, *fresh(inputs))
+    check_program(program, inputs)
+    return inline_producers(program, program.nodes)
+
+
+def chain(x: Tensor) -> Tensor:
+    return torch.tanh(torch.exp(x) + 1)
+
+
+def test_a_chain_of_pointwise_ops_becomes_one_nest() -> None:
+    assert len(inlined(chain, torch.randn(8)).nodes) == 1
+
+
+def test_a_literal_is_computed_by_every_reader() -> None:
+    def fn(x: Tensor) -> Any:
+        zero = torch.zeros_like(x)
+        return x + zero, x * zero
+
+    assert len(inlined(fn, torch.randn(8)).nodes) == 2
+
+
+def test_a_producer_with_checks_is_inlined_where_no_mask_is() -> None:
+    def fn(table: Tensor, index: Tensor) -> Tensor:
+        return table[index] * 2
+
+    assert len(inlined(fn, torch.randn(8), torch.tensor([1, 2])).nodes) == 1
+
+
+def test_a_producer_that_does_not_vary_along_inner_loops_is_evaluated_outside_of_them() -> None:
+    assert len(inlined(lambda x: torch.exp(x)[:, None] * torch.ones(64), torch.randn(8)).nodes) == 1
+
+
+def reduction(x: Tensor) -> Tensor:
+    return x.sum(0) * 2
+
+
+def result(x: Tensor) -> Any:
+    y = torch.exp(x)
+    return y, y + 1
+
+
+def several_writers(x: Tensor) -> Tensor:
+    return torch.cat([x] * 5) + 1
+
+
+def extern_argument(x: Tensor) -> Tensor:
+    return torch.cumsum(torch.exp(x), 0)
+
+
+def updated_in_place(x: Tensor) -> Tensor:
+    return torch.exp(x).index_add(0, torch.tensor([0, 1]), x[:2])
+
+
+def overwritten(x: Tensor) -> None:
+    x.copy_(x.flip(0) * 2)
+
+
+def under_a_mask(x: Tensor) -> Tensor:
+    return F.pad((x * 4).to(torch.int64) // (x.to(torch.int64).abs() + 1), (1, 1))
+
+
+def many_evaluations(x: Tensor) -> Tensor:
+    return torch.exp(x) * torch.ones(64)[:, None]
+
+
+def several_readers(x: Tensor) -> Any:
+    y = torch.exp(x)
+    return y.sum(), y + 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "reason"),
+    [
+        (reduction, "it is a reduction"),
+        (result, "is needed in memory"),
+        (several_writers, "has several writers"),
+        (extern_argument, "is an argument of aten.cumsum"),
+        (overwritten, "changes before the last use"),
+        (under_a_mask, "reads it under a mask, where its checks must not run"),
+        (many_evaluations, "evaluations an element cost more than a store and loads"),
+        (several_readers, "2 nests read it"),
+    ],
+)
+def test_a_producer_stays_and_the_note_says_why(fn: Callable[..., Any], reason: str) -> None:
+    notes = inlined(fn, torch.randn(8)).notes
+    assert any(reason in note for note in notes), notes
+
+
+def test_a_long_body_is_not_inlined() -> None:
+    def fn(x: Tensor) -> Tensor:
+        for k in range(200):
+            x = torch.sin(x) + k
+        return x
+
+    notes = inlined(fn, torch.randn(4)).notes
+    assert any("instructions" in note for note in notes)
