@@ -1,0 +1,72 @@
+"""The competitors by name, as arguments of torch.compile, and the counters that icpu gives."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from inductor_cpu.backend import compile_dynamo_graph
+from inductor_cpu.trace import CompileReport
+
+Observer = Callable[[CompileReport], None]
+
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "inductor-freezing": {"backend": "inductor", "options": {"freezing": True}},
+    "inductor-max-autotune": {"backend": "inductor", "options": {"freezing": True, "max_autotune": True}},
+    "icpu-max-autotune": {"backend": "icpu", "mode": "max-autotune"},
+}
+"""Names that stand for a backend with options. Any other is a registered backend's own; `eager` compiles nothing."""
+
+
+def check_names(names: list[str]) -> None:
+    """Raise ValueError for a backend that nobody has registered."""
+    known = {"eager", *VARIANTS, *torch._dynamo.list_backends(exclude_tags=())}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"no backend {name!r}; there are {', '.join(sorted(known))}")
+
+
+def is_icpu(name: str) -> bool:
+    """Whether a name is icpu, with or without options: it gives counters."""
+    return name == "icpu" or name.startswith("icpu-")
+
+
+def compiler(name: str, observe: Observer, *, dynamic: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What turns a module or a function into the backend's. icpu's reports go to `observe`."""
+    if name == "eager":
+        return lambda function: function
+    # A copy: torch.compile takes entries out of `options`.
+    arguments: dict[str, Any] = copy.deepcopy(dict(VARIANTS.get(name, {"backend": name})))
+    if is_icpu(name):
+        backend = functools.partial(compile_dynamo_graph, observe=observe, mode=arguments.pop("mode", None))
+        arguments["backend"] = backend
+    return lambda function: torch.compile(function, dynamic=True if dynamic else None, **arguments)
+
+
+def counters(reports: list[CompileReport]) -> dict[str, Any]:
+    """icpu's own counts over all graphs, as plain data: kernels, vectorization, ATen calls, packed weights, stages."""
+    kernels = [k for r in reports for k in r.kernels]
+    externs: dict[str, int] = {}
+    reasons: dict[str, str] = {}
+    stages: dict[str, float] = {}
+    for report in reports:
+        for extern in report.externs:
+            externs[extern.op] = externs.get(extern.op, 0) + extern.count
+            reasons.setdefault(extern.op, extern.reason)
+        for timing in report.timings:
+            stages[timing.stage] = stages.get(timing.stage, 0.0) + timing.ms
+    return {
+        "graphs": len(reports),
+        "eager_graphs": [note for r in reports if r.kind == "eager" for note in r.notes],
+        "kernels": len(kernels),
+        "vectorized": sum(k.vectorized for k in kernels),
+        "scalar_reasons": sorted({reason for k in kernels if not k.vectorized for reason in k.reasons}),
+        "externs": externs,
+        "extern_reasons": reasons,
+        "packed_bytes": sum(r.packed_weight_bytes for r in reports),
+        "stage_ms": stages,
+    }

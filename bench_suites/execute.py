@@ -1,0 +1,259 @@
+"""One model in this process: build it, check every backend on the code that is then timed, and time them in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import os
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+import torch
+from torch import nn
+from torch._dynamo.utils import counters as dynamo_counters
+from torch.utils import _pytree as pytree
+
+from bench_suites import memory
+from bench_suites.accuracy import Outcome, collect, difference, relative_error
+from bench_suites.backends import compiler, counters
+from bench_suites.job import Job
+from bench_suites.suites.case import Case, Request, Unavailable
+from bench_suites.suites.table import find
+from bench_suites.timing import take_turns
+from inductor_cpu.trace import CompileReport
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "amp-bf16": torch.float32,
+    "int8": torch.float32,
+}
+"""What the weights and floating inputs of a run are converted to. AMP converts inside of the call."""
+
+Result = dict[str, Any]
+SEED = 1234
+LOG_TAIL = 4000
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """One backend: what it made of the case, and the module whose weights and gradients it uses."""
+
+    case: Case
+    job: Job
+    module: nn.Module
+    function: Callable[..., Any]
+    reports: list[CompileReport]
+
+    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, torch.Tensor | None]:
+        """What is checked and timed: the output of an inference; output and loss of a step with its backward pass."""
+        if self.job.mode == "inference":
+            with torch.no_grad(), _autocast(self.job):
+                return self.function(*args, **kwargs), None
+        self.module.zero_grad(set_to_none=True)
+        with _autocast(self.job):
+            output = self.function(*args, **kwargs)
+            loss = self.case.loss(output)
+        loss.backward()
+        return output, loss
+
+    def outcome(self) -> Outcome:
+        """A call on fresh inputs with fresh random numbers, and what it gave."""
+        seed_everything()
+        output, loss = self.call(*_fresh(self.case))
+        return collect(self.module, output, loss)
+
+    def timed(self) -> Callable[[], Any]:
+        """A function without arguments that makes one call."""
+        args, kwargs = _fresh(self.case)
+        return lambda: self.call(args, kwargs)
+
+
+def run_job(job: Job) -> Result:
+    """Everything about one model, as plain data. Raises only for a defect of these suites: a backend's failure is a
+    status of that backend, a model's one of the row."""
+    result: Result = {"load": list(os.getloadavg()), "backends": {}}
+    torch._dynamo.config.recompile_limit *= len(job.backends)
+    try:
+        case = build_case(job)
+    except Unavailable as reason:
+        return {**result, "status": "skipped", "error": str(reason)}
+    except Exception as error:
+        return {**result, "status": "skipped", "error": f"does not build: {first_line(error)}"}
+    result["note"] = case.note
+    try:
+        expected = _run_eager(case, job)
+    except Exception as error:
+        return {**result, "status": "skipped", "error": f"eager fails: {first_line(error)}"}
+    exact = _exact(case, job)
+    tolerance = find(job.suite, job.model)[0].tolerance(job.mode, job.dtype)
+    again = difference(expected, _run_eager(case, job), exact, tolerance)
+    if again is not None:
+        return {**result, "status": "skipped", "error": f"eager itself differs from run to run: {again}"}
+    result["eager_error"] = None if exact is None else relative_error(expected, exact)
+    calls: dict[str, Callable[[], Any]] = {}
+    for name in job.backends:
+        row, competitor = _compete(case, job, name, expected, exact, tolerance)
+        result["backends"][name] = row
+        if competitor is not None:
+            calls[name] = competitor.timed()
+    times = take_turns(calls, job.repeat)
+    for name, values in times.items():
+        result["backends"][name]["ms"] = [round(v, 4) for v in values]
+    result["status"] = _worst(result["backends"])
+    return result
+
+
+def build_case(job: Job) -> Case:
+    """The model and its inputs in the job's mode and dtype, from a fixed seed."""
+    _, row = find(job.suite, job.model)
+    if job.mode not in row.modes:
+        raise Unavailable(f"has no {job.mode}")
+    seed_everything()
+    case = row.build(Request(job.mode, job.batch, job.tiny, job.torchbench_dir))
+    module = case.module.train() if job.mode == "training" else case.module.eval().requires_grad_(False)
+    if job.mode == "inference":
+        _settle_statistics(case)
+    if job.dtype == "int8":
+        module = torch.ao.quantization.quantize_dynamic(module, {nn.Linear}, dtype=torch.qint8)
+    return convert(replace(case, module=module), DTYPES[job.dtype])
+
+
+def convert(case: Case, dtype: torch.dtype) -> Case:
+    """The case with weights (in place) and floating inputs of `dtype`."""
+    cast = functools.partial(_cast, dtype=dtype)
+    args, kwargs = pytree.tree_map(cast, (case.args, dict(case.kwargs)))
+    return replace(case, module=case.module.to(dtype), args=args, kwargs=kwargs)
+
+
+def seed_everything() -> None:
+    """The same random numbers from here on, whatever ran before."""
+    torch.manual_seed(SEED)
+    numpy.random.seed(SEED)
+    random.seed(SEED)
+
+
+def first_line(error: BaseException) -> str:
+    """`Kind: the first line that says something`, for a table."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:400]
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().to(dtype) if value.is_floating_point() else value
+
+
+def _settle_statistics(case: Case) -> None:
+    """Batch norms as after training: their statistics are those of the inputs. Fresh ones (mean 0, variance 1) would
+    hide a wrong use of them, and let the values of a deep network without other scaling grow beyond any tolerance."""
+    norms = [m for m in case.module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    norms = [m for m in norms if m.running_mean is not None and m.running_var is not None]
+    if not norms:
+        return
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        # The average over all calls: of this one only.
+        norm.momentum = None
+        norm.train()
+    try:
+        with torch.no_grad():
+            args, kwargs = _fresh(case)
+            case.module(*args, **kwargs)
+    except ValueError:
+        # A single value per channel has no variance; such a norm keeps what it had.
+        pass
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
+
+
+def _compete(
+    case: Case, job: Job, name: str, expected: Outcome, exact: Outcome | None, tolerance: float
+) -> tuple[Result, Competitor | None]:
+    """Compile one backend, check it, and give its row and, when it can be timed, the competitor."""
+    row: Result = {"status": "pass", "breaks": {}, "reports": None}
+    before = memory.settle()
+    breaks = Counter(dynamo_counters["graph_break"])
+    competitor = prepare(case, job, name)
+    try:
+        start = time.perf_counter()
+        outcome = competitor.outcome()
+        row["first_call_s"] = time.perf_counter() - start
+        wrong = difference(expected, outcome, exact, tolerance)
+        row["error_to_fp64"] = None if exact is None else relative_error(outcome, exact)
+        del outcome
+        peak = memory.peak_of(competitor.timed())
+    except Exception as error:
+        tail = "".join(traceback.format_exception(error))[-LOG_TAIL:]
+        return {**row, "status": "fail", "error": first_line(error), "log": tail}, None
+    finally:
+        row["breaks"] = {_one_line(k): v for k, v in (Counter(dynamo_counters["graph_break"]) - breaks).items()}
+        if competitor.reports:
+            row["reports"] = counters(competitor.reports)
+    row["peak_bytes"] = None if peak is None else max(0, peak - before)
+    if wrong is not None:
+        row.update(status="mismatch", error=wrong)
+    return row, competitor
+
+
+def prepare(case: Case, job: Job, name: str) -> Competitor:
+    """A backend that is ready for its first call. In training it has a module of its own, for its gradients."""
+    module = copied(case, job) if job.mode == "training" else case.module
+    reports: list[CompileReport] = []
+    function = case.compile(module, compiler(name, reports.append, dynamic=job.dynamic))
+    return Competitor(case, job, module, function, reports)
+
+
+def copied(case: Case, job: Job) -> nn.Module:
+    """Another module with the same weights: a copy, or one built again where a module cannot be copied."""
+    try:
+        return copy.deepcopy(case.module)
+    except Exception:
+        # Modules that keep non-leaf tensors (weight norm) refuse.
+        return build_case(job).module
+
+
+def _fresh(case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copies of the inputs: some models write into theirs."""
+    copy_of = functools.partial(pytree.tree_map, lambda t: t.clone() if isinstance(t, torch.Tensor) else t)
+    return copy_of(case.args), copy_of(dict(case.kwargs))
+
+
+@contextlib.contextmanager
+def _autocast(job: Job) -> Iterator[None]:
+    with torch.autocast("cpu", torch.bfloat16, enabled=job.dtype == "amp-bf16"):
+        yield
+
+
+def _run_eager(case: Case, job: Job) -> Outcome:
+    return prepare(case, job, "eager").outcome()
+
+
+def _exact(case: Case, job: Job) -> Outcome | None:
+    """The outcome in double precision; None for a model that has none (an operator or a buffer without it)."""
+    try:
+        double = convert(replace(case, module=copied(case, job)), torch.float64)
+        return _run_eager(double, replace(job, dtype="float32"))
+    except Exception:
+        return None
+
+
+def _worst(rows: Mapping[str, Result]) -> str:
+    order = ("fail", "mismatch")
+    return next((s for s in order if any(r["status"] == s for r in rows.values())), "pass")
+
+
+def _one_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:200] if lines else ""

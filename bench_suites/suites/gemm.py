@@ -1,0 +1,39 @@
+"""Matrix products alone: the shapes of transformers and of a classifier, as one linear layer each."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import nn
+
+from bench_suites.suites.case import Case, Request, Row, Suite
+
+SHAPES: tuple[tuple[int, int, int], ...] = (
+    (1, 1024, 1024),
+    (1, 4096, 4096),
+    (16, 1024, 4096),
+    (128, 768, 768),
+    (128, 768, 3072),
+    (128, 3072, 768),
+    (128, 512, 8192),
+    (384, 1024, 1024),
+    (512, 2048, 2048),
+    (1024, 1024, 1000),
+)
+"""Rows of the input, its features, and features of the output."""
+
+
+def _build(rows: int, features: int, outputs: int, request: Request) -> Case:
+    if request.tiny:
+        rows, features, outputs = min(rows, 8), 32, 48
+    return Case(nn.Linear(features, outputs), (torch.randn(rows * (request.batch or 1), features),))
+
+
+GEMM = Suite(
+    "gemm",
+    tuple(Row(f"linear_{m}x{k}x{n}", functools.partial(_build, m, k, n)) for m, k, n in SHAPES),
+    inference=1e-4,
+    training=1e-4,
+    low_precision=1e-3,
+)
