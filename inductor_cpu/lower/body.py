@@ -63,7 +63,13 @@ class Body(Editor):
         """An SSA value as an index expression, known to be in [0, size) when size is given."""
         return of(value_symbol(value, size))
 
-    def checked_index(self, value: int, size: Expr) -> Expr:
+    def checked_index(self, value: int, size: Expr, wrap: bool = True) -> Expr:
         """A data-dependent index, negative ones wrapped, out-of-range ones reported by the kernel."""
-        checked = self.op("check_index", self.cast(value, torch.int64), self.index(size))
-        return self.as_index(checked, size)
+        return self.as_index(self.checked(value, size, wrap), size)
+
+    def checked(self, value: int, size: Expr, wrap: bool = True) -> int:
+        """`checked_index` as an SSA value. Without `wrap` a negative index is out of range, too."""
+        value, limit = self.cast(value, torch.int64), self.index(size)
+        if not wrap:
+            value = self.op("where", self.op("lt", value, self.const(0, torch.int64)), limit, value)
+        return self.op("check_index", value, limit)

@@ -50,10 +50,12 @@ class Advanced:
         return (*kept[: self.front], *self.shape, *kept[self.front :])
 
 
-def index_at(body: Body, index: TensorValue, at: Sequence[Expr], size: Expr, checked: bool = True) -> Expr:
-    """The value of an index tensor as an index expression in [0, size)."""
+def index_at(
+    body: Body, index: TensorValue, at: Sequence[Expr], size: Expr, checked: bool = True, wrap: bool = True
+) -> Expr:
+    """The value of an index tensor as an index expression in [0, size). Without `wrap` negative ones are errors."""
     value = body.cast(body.load(index, at), torch.int64)
-    return body.checked_index(value, size) if checked else body.as_index(value, size)
+    return body.checked_index(value, size, wrap) if checked else body.as_index(value, size)
 
 
 def broadcast_sizes(node: fx.Node, shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, ...]:
@@ -119,9 +121,9 @@ def index_select(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: 
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         if x.ndim == 0:
-            index_at(body, index, (ZERO,) * index.ndim, size_expr(1))
+            index_at(body, index, (ZERO,) * index.ndim, size_expr(1), wrap=False)
             return body.load(x, ())
-        chosen = index_at(body, index, (at[dim],)[: index.ndim], x.sizes[dim])
+        chosen = index_at(body, index, (at[dim],)[: index.ndim], x.sizes[dim], wrap=False)
         return body.load(x, [*at[:dim], chosen, *at[dim + 1 :]])
 
     return ctx.pointwise(node, compute)
@@ -130,7 +132,7 @@ def index_select(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: 
 @rule(aten.embedding.default)
 def embedding(ctx: Lowering, node: fx.Node, weight: TensorValue, indices: TensorValue, *_: Any) -> TensorValue:
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
-        row = index_at(body, indices, at[: indices.ndim], weight.sizes[0])
+        row = index_at(body, indices, at[: indices.ndim], weight.sizes[0], wrap=False)
         return body.load(weight, [row, *at[indices.ndim :]])
 
     return ctx.pointwise(node, compute)
@@ -150,9 +152,10 @@ def gather(
 
 def along(body: Body, x: TensorValue, dim: int, index: TensorValue, at: Sequence[Expr]) -> list[Expr]:
     """The coordinates of x with dimension dim replaced by the index tensor's value at `at` (gather, scatter)."""
-    position = list(at or (ZERO,)) if x.ndim else []  # a 0-dim index stands for one of a single element
+    # A 0-dim index stands for one of a single element; one without elements may have any number of dimensions.
+    position = [*(at or (ZERO,)), *(ZERO,) * x.ndim][: x.ndim]
     size = x.sizes[dim] if x.ndim else size_expr(1)
-    chosen = index_at(body, index, at[: index.ndim], size)
+    chosen = index_at(body, index, at[: index.ndim], size, wrap=False)
     if position:
         position[dim] = chosen
     return position

@@ -29,9 +29,11 @@ Write = Callable[[Body, tuple[Expr, ...]], tuple[Sequence[Expr], int, int | None
 
 def write(ctx: Lowering, node: fx.Node, target: TensorValue, sizes: Sequence[Expr], compute: Write, mode: str) -> None:
     """Store to a fresh buffer at computed coordinates, once per point of a loop over `sizes`."""
+    if target.ndim == 0:
+        raise Unsupported(node, "a write to computed coordinates of a 0-dim tensor")
     dims, body = loop_dims(sizes), Body()
     position, value, mask = compute(body, point(dims))
-    store = Store(target.buffer, target.at(position), body.cast(value, target.dtype), mode, mask)
+    store = Store(target.buffer, tuple(position), body.cast(value, target.dtype), mode, mask)
     ctx.add_nest(node, dims, (), body, (store,))
 
 
@@ -143,8 +145,7 @@ def _one_hot(
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         place = tuple(size_expr(0) if d == dim else p for d, p in enumerate(at))
-        raw = body.cast(body.load(index, place), torch.int64)
-        chosen = body.op("check_index", raw, body.index(x.sizes[dim]))
+        chosen = body.checked(body.load(index, place), x.sizes[dim], wrap=False)
         old, new = body.load(x, at), body.cast(value(body, place), x.dtype)
         here = body.op("eq", chosen, body.index(at[dim]))
         return body.op("where", here, body.op("add", old, new) if add else new, old)
@@ -211,14 +212,20 @@ def scatter_reduce(
 
 # -- along one dimension ---------------------------------------------------------------------------------------------
 def _rows(
-    ctx: Lowering, x: TensorValue, dim: int, index: TensorValue, value: Callable[[Body, tuple[Expr, ...]], int]
+    x: TensorValue,
+    dim: int,
+    index: TensorValue,
+    value: Callable[[Body, tuple[Expr, ...]], int],
+    wrap: bool = False,
 ) -> tuple[tuple[Expr, ...], Write]:
-    """The loop and the writes of x[..., index, ...] = value, index having at most one dimension."""
+    """The loop and the writes of x[..., index, ...] = value, index having at most one dimension. wrap: whether negative
+    indices count from the end, or are errors."""
     length = index.sizes[0] if index.ndim else size_expr(1)
     sizes = tuple(length if d == dim else size for d, size in enumerate(x.sizes)) if x.ndim else (length,)
 
     def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
-        chosen = index_at(body, index, (at[dim],)[: index.ndim], x.sizes[dim] if x.ndim else size_expr(1))
+        size = x.sizes[dim] if x.ndim else size_expr(1)
+        chosen = index_at(body, index, (at[dim],)[: index.ndim], size, wrap=wrap)
         position = [*at[:dim], chosen, *at[dim + 1 :]] if x.ndim else []
         return position, value(body, at), None
 
@@ -236,7 +243,7 @@ def index_add(
         loaded = Term(body, body.load(source, at[: source.ndim]))
         return (loaded if alpha == 1 else loaded * alpha).value
 
-    sizes, compute = _rows(ctx, x, dim, index, value)
+    sizes, compute = _rows(x, dim, index, value)
     if x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
     result = copied(ctx, node, x)
@@ -248,7 +255,7 @@ def index_add(
 def index_copy(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue
 ) -> TensorValue:
-    sizes, compute = _rows(ctx, x, canonical(dim, x.ndim), index, lambda body, at: body.load(source, at[: source.ndim]))
+    sizes, compute = _rows(x, canonical(dim, x.ndim), index, lambda body, at: body.load(source, at[: source.ndim]))
     result = copied(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
     return result
@@ -257,7 +264,7 @@ def index_copy(
 @rule(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def index_fill(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
     sizes, compute = _rows(
-        ctx, x, canonical(dim, x.ndim), index, lambda body, at: operand(ctx, body, at, value, x.dtype)
+        x, canonical(dim, x.ndim), index, lambda body, at: operand(ctx, body, at, value, x.dtype), wrap=True
     )
     result = copied(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")

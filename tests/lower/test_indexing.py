@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -60,6 +62,11 @@ def test_zero_dim_tensors() -> None:
     check(lambda x, i: x.gather(0, i), torch.randn(4), torch.tensor(2))
 
 
+def test_gather_with_an_empty_index_of_other_dimensions() -> None:
+    check(lambda x, i: x.gather(0, i), torch.randn(3, 4), torch.empty(0, dtype=torch.int64))
+    check(lambda x, i: x.gather(1, i), torch.randn(3, 4), torch.empty(0, dtype=torch.int64))
+
+
 def test_take() -> None:
     check(lambda x, i: torch.take(x, i), torch.randn(3, 4), ints(2, 5, high=12, low=-12))
     check(lambda x, i: torch.take_along_dim(x, i, 1), torch.randn(3, 4), ints(3, 2, high=4))
@@ -72,6 +79,32 @@ def test_an_index_out_of_range_raises_index_error(index: int) -> None:
         program = lower(fn, x, ints(2, high=3))
         with pytest.raises(IndexError):
             run(program, [x, torch.tensor([0, index])])
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: F.embedding(i, x),
+        lambda x, i: x.gather(0, i[:, None]),
+        lambda x, i: x.scatter(0, i[:, None], 1.0),
+        lambda x, i: x.scatter_add(0, i[:, None].expand(2, 3), x),
+        lambda x, i: x.t().scatter(1, i[:1].expand(3, 1), 1.0),
+        lambda x, i: x.index_add(0, i, x[:2]),
+        lambda x, i: x.index_copy(0, i, x[:2]),
+    ],
+)
+def test_operators_that_do_not_count_from_the_end_refuse_negative_indices(fn: Callable[..., torch.Tensor]) -> None:
+    x, i = torch.randn(4, 3), torch.tensor([-1, 0])
+    with pytest.raises((IndexError, RuntimeError)):
+        fn(x, i)
+    program = lower(fn, x, i.abs())
+    with pytest.raises(IndexError):
+        run(program, [x, i])
+
+
+def test_index_fill_counts_negative_indices_from_the_end() -> None:
+    check(lambda x, i: x.index_fill(0, i, 2.0), torch.randn(4, 3), torch.tensor([-1, 0]))
 
 
 def test_unchecked_indexing_of_decompositions() -> None:

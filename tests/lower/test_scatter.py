@@ -7,6 +7,7 @@ import torch
 
 from inductor_cpu.ir.interpret import run
 from inductor_cpu.ir.nodes import LoopNest
+from inductor_cpu.ir.verify import verify_program
 from tests.e2e.support import compile_counted
 from tests.lower.harness import check, lower
 
@@ -138,8 +139,26 @@ def test_an_index_out_of_range_raises_index_error() -> None:
         run(program, [x, torch.tensor([0, 4])])
 
 
+def test_a_write_to_a_dimension_of_one_element_is_a_scatter() -> None:
+    for x in (torch.randn(1), torch.randn(1, 3)):
+        verify_program(check(lambda x, i: x.index_copy(0, i, x + 1), x, torch.tensor([0])))
+        verify_program(check(lambda x, i: x.index_fill(0, i, 2.0), x, torch.tensor([-1])))
+    x = torch.randn(1, 3)
+    program = lower(lambda x, i: x.index_copy(0, i, x + 1), x, torch.tensor([0]))
+    with pytest.raises(IndexError):
+        run(program, [x, torch.tensor([1])])
+
+
 def test_zero_dim_and_empty_tensors() -> None:
-    check(lambda x, i, s: x.scatter(0, i, s), torch.tensor(1.0), torch.tensor(0), torch.tensor(2.0))
+    calls = ["scatter.src"]
+    check(lambda x, i, s: x.scatter(0, i, s), torch.tensor(1.0), torch.tensor(0), torch.tensor(2.0), calls=calls)
+    check(
+        lambda x, i, s: x.index_copy(0, i, s),
+        torch.tensor(1.0),
+        torch.tensor(0),
+        torch.tensor(2.0),
+        calls=["index_copy.default"],
+    )
     check(lambda x, i, s: x.scatter_add(0, i, s), torch.randn(4), torch.tensor(2), torch.tensor(2.0))
     check(lambda x, i, s: x.scatter_add(0, i, s), torch.randn(4), ints(0, high=1), torch.randn(0))
 
