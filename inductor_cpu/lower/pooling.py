@@ -95,8 +95,10 @@ def _pool(
     kind: str,
     fake: torch.Tensor,
     finish: Callable[[Body, int, tuple[Expr, ...]], int] | None = None,
+    element: Callable[[Body, int, Sequence[Expr]], int] | None = None,
 ) -> TensorValue:
-    """Fold each window; finish(body, folded value, output position)."""
+    """Fold each window; finish(body, folded value, output position). What is folded is element(body, loaded value,
+    position in the window), or the loaded value."""
     lead = x.ndim - len(windows)
     acc = accumulator(x.dtype) if kind == "sum" else x.dtype
     fill = identity("sum" if kind == "sum" else kind.removeprefix("arg"), x.dtype)
@@ -112,7 +114,8 @@ def _pool(
             for condition in window.mask(body, out, k):
                 mask = condition if mask is None else body.op("logical_and", mask, condition)
         position = tuple(window.at(out, k) for window, out, k in zip(windows, outs, ks, strict=True))
-        value = body.cast(body.load(x, (*at[:lead], *position), mask, fill), acc)
+        loaded = body.load(x, (*at[:lead], *position), mask, fill)
+        value = body.cast(loaded, acc) if element is None else element(body, loaded, ks)
         if loops:
             value = body.reduce(kind, value)
         elif kind == "argmax":
@@ -126,11 +129,16 @@ def _pool(
 
 # -- maximum ---------------------------------------------------------------------------------------------------------
 def _max_with_indices(ctx: Lowering, node: fx.Node, x: TensorValue, windows: Sequence[Window]) -> Any:
-    """(largest element, its position in the flattened input plane) of each window."""
+    """(largest element, its position in the flattened input plane) of each window. Of equal elements the first counts,
+    of several NaN the last."""
     values, indices = meta_of(node)
     lead = x.ndim - len(windows)
+    last_nan = _last_nan(ctx, node, x, windows, indices) if x.dtype.is_floating_point else None
 
     def plane_position(body: Body, found: int, at: tuple[Expr, ...]) -> int:
+        if last_nan is not None:
+            nan = body.load(last_nan, at)
+            found = body.op("where", body.op("ge", nan, body.const(0, torch.int64)), nan, found)
         rest = body.as_index(found, product(as_expr(window.extent) for window in windows))
         ks: list[Expr] = []
         for window in reversed(windows):
@@ -145,6 +153,20 @@ def _max_with_indices(ctx: Lowering, node: fx.Node, x: TensorValue, windows: Seq
         _pool(ctx, node, x, windows, "max", values),
         _pool(ctx, node, x, windows, "argmax", indices, plane_position),
     )
+
+
+def _last_nan(
+    ctx: Lowering, node: fx.Node, x: TensorValue, windows: Sequence[Window], fake: torch.Tensor
+) -> TensorValue:
+    """The position in each window of its last NaN, row-major; -1 if it has none."""
+
+    def position(body: Body, value: int, inner: Sequence[Expr]) -> int:
+        flat = ZERO
+        for window, k in zip(windows, inner, strict=True):
+            flat = flat * as_expr(window.extent) + k
+        return body.op("where", body.op("isnan", value), body.index(flat), body.const(-1, torch.int64))
+
+    return _pool(ctx, node, x, windows, "max", fake, element=position)
 
 
 def _first_valid(window: Window, position: Expr) -> Expr:

@@ -71,6 +71,14 @@ def test_max_pool2d_passes_nan_on():
     check_exact(lambda x: aten.max_pool2d_with_indices.default(x, 3, 2, 1), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_last_nan_of_a_max_pool_window_gives_the_position(dtype):
+    x = torch.randn(1, 2, 8, 8).to(dtype)
+    x[x < 0] = math.nan
+    check_exact(lambda x: aten.max_pool2d_with_indices.default(x, 3, 2, 1), x)
+    check_exact(lambda x: aten.adaptive_max_pool2d.default(x, [3, 5]), x)
+
+
 @pytest.mark.parametrize("dynamic_case", [(2, [], 0, 1, False), (3, 2, 1, 1, False)], ids=str)
 def test_max_pool2d_with_symbolic_sizes(dynamic_case):
     check_exact(lambda x: aten.max_pool2d_with_indices.default(x, *dynamic_case), _image(), dynamic=True)
