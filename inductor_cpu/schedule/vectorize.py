@@ -56,8 +56,8 @@ def plan_vectors(
         return VectorPlan(None, 1, reasons=(Reason.SHORT.value,))
     best = min(candidates, key=lambda loop: _cost(loop, outer, inner, body, stores, lanes))
     access = tuple(
-        [(p, access_kind(i.index[0], best, body)) for p, i in enumerate(body) if isinstance(i, Load)]
-        + [(-1 - n, access_kind(s.index[0], best, body)) for n, s in enumerate(stores)]
+        [(p, access_kind(i.index[0], best, body, inner)) for p, i in enumerate(body) if isinstance(i, Load)]
+        + [(-1 - n, access_kind(s.index[0], best, body, inner)) for n, s in enumerate(stores)]
     )
     return VectorPlan(best, lanes, access)
 
@@ -84,9 +84,10 @@ def _unsafe(
     return None
 
 
-def access_kind(address: Expr, loop: Sym, body: Sequence[Instr]) -> str:
-    """How consecutive points of a loop access memory: uniform, contiguous, strided or gather."""
-    if any(varies(body, position, loop) for position in value_positions((address,))):
+def access_kind(address: Expr, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym] = ()) -> str:
+    """How consecutive points of a loop access memory: uniform, contiguous, strided or gather. inner: the loops that
+    reductions fold."""
+    if any(varies(body, position, loop, inner) for position in value_positions((address,))):
         return "gather"
     coefficient = address.coefficient(loop)
     if coefficient is None:
@@ -97,23 +98,27 @@ def access_kind(address: Expr, loop: Sym, body: Sequence[Instr]) -> str:
     return "contiguous" if value == 1 else "strided"
 
 
-def varies(body: Sequence[Instr], position: int, loop: Sym) -> bool:
-    """Whether an SSA value depends on a loop symbol (a reduction's result is taken to depend on what it folds)."""
+def varies(body: Sequence[Instr], position: int, loop: Sym, inner: Sequence[Sym] = ()) -> bool:
+    """Whether an SSA value depends on a loop symbol. A reduction's result does not depend on the loops it folds."""
     stack, seen = [position], set()
     while stack:
         current = stack.pop()
         if current in seen:
             continue
         seen.add(current)
+        if loop in inner and isinstance(body[current], Reduce):
+            continue
         if loop in loop_symbols(body[current]):
             return True
         stack.extend(operands(body[current]))
     return False
 
 
-def _access_cost(address: Expr, dtype: torch.dtype, loop: Sym, outer: Sequence[Sym], body: Sequence[Instr]) -> float:
+def _access_cost(
+    address: Expr, dtype: torch.dtype, loop: Sym, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr]
+) -> float:
     """A strided access that is contiguous along another outer loop is read as a tile and turned over in registers."""
-    kind = access_kind(address, loop, body)
+    kind = access_kind(address, loop, body, inner)
     tiles = dtype not in _NO_TILES and any(o != loop and address.coefficient(o) == 1 for o in outer)
     return TILE_COST if kind == "strided" and tiles else ACCESS_COST[kind]
 
@@ -128,13 +133,13 @@ def _cost(
     total = 1.0
     for instruction in body:
         if isinstance(instruction, Load):
-            total += _access_cost(instruction.index[0], instruction.dtype, loop, outer, body)
+            total += _access_cost(instruction.index[0], instruction.dtype, loop, outer, inner, body)
         elif isinstance(instruction, Index) and instruction.expr.coefficient(loop) is None:
             total += ACCESS_COST["gather"]
         elif isinstance(instruction, Reduce):
             total += 0.3 if loop in inner and size >= 4 * lanes else 0.5 if loop in inner else 0.2
     for store in stores:
-        total += 1.5 * _access_cost(store.index[0], body[store.value].dtype, loop, outer, body)
+        total += 1.5 * _access_cost(store.index[0], body[store.value].dtype, loop, outer, inner, body)
     if loop in outer and loop is not outer[-1] and not inner:
         total += 0.5
     order = (*outer, *inner)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inductor_cpu.ir.index import Sym, const, of, size_symbol, value_symbol
-from inductor_cpu.ir.nodes import Cast, Instr, Load, Store
+from inductor_cpu.ir.nodes import Cast, Instr, Load, Reduce, Store
 from inductor_cpu.schedule.build import _parallel_depth
 from inductor_cpu.schedule.vectorize import Reason, access_kind, plan_vectors
 from tests.ir.build import F32, at, load, loops, nest
@@ -65,6 +65,12 @@ def test_access_kind_along_a_loop(address: object, kind: str) -> None:
 
 def test_an_index_that_is_the_same_for_all_lanes_is_uniform() -> None:
     assert access_kind(of(value_symbol(0, 32)), J, (Load("index", at(I), torch.int64),)) == "uniform"
+
+
+def test_an_index_from_the_result_of_a_reduction_is_the_same_for_all_lanes_of_the_reduction() -> None:
+    body = (Load("x", at(J), torch.int64), Reduce("max", 0, torch.int64))
+    assert access_kind(of(value_symbol(1, 32)), J, body, (J,)) == "uniform"
+    assert access_kind(of(value_symbol(1, 32)), J, body, ()) == "gather"
 
 
 def test_the_loop_with_contiguous_access_becomes_lanes() -> None:
