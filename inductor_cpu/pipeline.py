@@ -29,10 +29,12 @@ from inductor_cpu.graph.passes import run_passes
 from inductor_cpu.graph.weights import Recipe
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import LoopNest, Program
 from inductor_cpu.ir.plan import ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
 from inductor_cpu.kernels import linear
+from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.lower.graph import lower_graph
 from inductor_cpu.repro_text import repro_text
 from inductor_cpu.runtime import executor
@@ -120,7 +122,7 @@ def _compile(
         nodes = len(gm.graph.nodes)
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
         choice = _LinearChoice(config)
-        prepared = run_passes(gm, static_inputs, prepack, choice.why_not_pack)
+        prepared = run_passes(gm, static_inputs, prepack, choice.why_not_pack, choice.micro_kernel)
         prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
         gm = prepared.gm
     if trace.dumping:
@@ -171,11 +173,19 @@ class _LinearChoice:
 
     def why_not_pack(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
         """The reason for the BLAS; None for oneDNN."""
-        shape = linear.Shape(rows, inner, columns, dtype)
+        decision = self._decide(linear.Shape(rows, inner, columns, dtype))
+        return f"the BLAS is faster: {decision.reason}" if decision.implementation == "blas" else None
+
+    def micro_kernel(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
+        """The micro kernel that computes a linear; None for a library."""
+        decision = self._decide(linear.Shape(rows, inner, columns, dtype))
+        return decision.implementation if decision.implementation in MICRO_KERNELS else None
+
+    def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:
-            self._decisions[shape] = linear.choose(shape, self._measured(shape))
-        decision = self._decisions[shape]
-        return None if decision.implementation == "onednn" else f"the BLAS is faster: {decision.reason}"
+            usable = usable_micro_kernels(target_for(self._config.cpp.simdlen))
+            self._decisions[shape] = linear.choose(shape, usable, self._measured(shape))
+        return self._decisions[shape]
 
     def _measured(self, shape: linear.Shape) -> Mapping[str, float] | None:
         if not self._config.max_autotune:

@@ -8,6 +8,7 @@ import re
 from inductor_cpu.codegen.analysis import STAGE, Facts
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.loops import Loops
+from inductor_cpu.codegen.product import emit_product, headers_of
 from inductor_cpu.codegen.scalar import HEADERS
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
@@ -42,7 +43,10 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
         loops = Loops(Facts(kernel, choices.tiling), writer, choices)
         if loops.values.needs_status:
             writer.line("icpu::Status status;")
-        loops.emit()
+        if kernel.product is None:
+            loops.emit()
+        else:
+            emit_product(kernel.product, loops, writer, choices)
         writer.line("return status.bits();" if loops.values.needs_status else "return 0;")
     text = writer.text()
     symbol = "icpu_" + hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -61,6 +65,9 @@ def _check(kernel: Kernel, target: Target) -> None:
 def _includes(kernel: Kernel, writer: Writer) -> None:
     for header in sorted({HEADERS[i.op] for i in kernel.body if isinstance(i, Scalar) and i.op in HEADERS}):
         writer.line(f'#include "{header}"')
+    if kernel.product is not None:
+        for header in headers_of(kernel.product):
+            writer.line(f'#include "{header}"')
 
 
 def _parameters(kernel: Kernel, writer: Writer) -> None:

@@ -16,6 +16,7 @@ from inductor_cpu.codegen.vector import LEAVES_RANGE
 from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, of
+from inductor_cpu.ir.kernel import Product
 from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Scalar, Store
 from inductor_cpu.ir.ops import LOW_PRECISION, OPS
 
@@ -35,6 +36,8 @@ class Values:
         self._symbols = {s: f"n{i}" for i, s in enumerate(self.kernel.sizes)}
         self._symbols |= {s: f"i{i}" for i, s in enumerate(self.kernel.outer)}
         self._symbols |= {s: f"r{i}" for i, s in enumerate(self.kernel.inner)}
+        if self.kernel.product is not None:
+            self._enter_product(self.kernel.product)
         self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:
             self._symbols[self._tile_start] = self.tile_name("start")
@@ -45,6 +48,12 @@ class Values:
             lambda s: self.operand(value_position(s), vector=True),
             lambda s: f"v{value_position(s)}_lanes[lane]",
         )
+
+    def _enter_product(self, product: Product) -> None:
+        """The block of a matrix product and its place, as the template hands them to the epilogue."""
+        self._pointers[product.accumulator] = "block"
+        self._dtypes[product.accumulator] = torch.float32
+        self._symbols |= {product.row: "row", product.panel: "panel", product.height: "height", product.width: "width"}
 
     # -- names -------------------------------------------------------------------------------------------------------
     def symbol(self, symbol: Sym) -> str:
@@ -73,7 +82,8 @@ class Values:
         text = literal(load.fill, load.dtype)
         return f"lanes.vec({text})" if vector else text
 
-    def _address(self, buffer: str, expr: Expr) -> str:
+    def address(self, buffer: str, expr: Expr) -> str:
+        """A pointer to the element of a buffer at an offset."""
         offset = self.expr(expr)
         pointer = self._pointers.get(buffer)
         if pointer is None:
@@ -130,7 +140,7 @@ class Values:
             raise InternalError(STAGE, f"{self.kernel.label}: no stride in {expr}")
         start = expr.substitute({self.facts.tile.loop: of(self._tile_start)})
         count = f"{self.tile_name('end')} - {self.tile_name('start')}"
-        place = self._address(buffer, start)
+        place = self.address(buffer, start)
         return f"icpu::{function}({place}, {self.expr(stride)}, {count}, lanes, {tile});"
 
     def open_tiles(self) -> None:
@@ -164,14 +174,14 @@ class Values:
         access = self.facts.load_access(position)
         mask_varies = load.mask is not None and self.facts.varying[load.mask]
         if access == "uniform" and not mask_varies:
-            text = f"icpu::load({self._address(load.buffer, load.index[0])})"
+            text = f"icpu::load({self.address(load.buffer, load.index[0])})"
             return self._guarded(load, text, vector=False)
         extra = ""
         if mask_varies and load.mask is not None:
             extra = f", {self.operand(load.mask, vector=True)}, {self._fill(load, vector=True)}"
         if access in ("uniform", "contiguous"):
             function = "load" if access == "contiguous" else "load_uniform"
-            text = f"icpu::{function}({self._address(load.buffer, load.index[0])}, lanes{extra})"
+            text = f"icpu::{function}({self.address(load.buffer, load.index[0])}, lanes{extra})"
         else:
             base, lanes = self.offsets(load.index[0])
             pointer = self._pointers[load.buffer]
@@ -281,7 +291,7 @@ class Values:
         function = "store"
         if store.mode == "add":
             function = "atomic_add" if self.kernel.parallel else "store_add"
-        return f"icpu::{function}({self._address(store.buffer, store.index[0])}, {value});"
+        return f"icpu::{function}({self.address(store.buffer, store.index[0])}, {value});"
 
     def _store_vector(self, store: Store, number: int) -> str:
         access = self.facts.store_access(number)
@@ -296,7 +306,7 @@ class Values:
         extra = f", {self.operand(store.mask, vector=True)}" if masked and store.mask is not None else ""
         if access == "contiguous":
             function = "store_add" if store.mode == "add" else "store"
-            return f"icpu::{function}({self._address(store.buffer, store.index[0])}, {value}, lanes{extra});"
+            return f"icpu::{function}({self.address(store.buffer, store.index[0])}, {value}, lanes{extra});"
         base, lanes = self.offsets(store.index[0])
         pointer = self._pointers[store.buffer]
         return f"icpu::scatter({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, {value}, lanes{extra});"

@@ -1,6 +1,7 @@
 """Inference batch norm into the weights of the convolution or linear beside it.
 
 batch_norm(layer(x))                    ->  layer'(x)
+batch_norm(x) in low precision          ->  scale_shift(x)
 convolution(batch_norm(x)), no padding  ->  convolution'(x)
 with batch_norm(y) = (y - mean) * s + beta, s = gamma / sqrt(var + eps), for each channel
 """
@@ -15,6 +16,8 @@ from torch import fx
 
 from inductor_cpu.graph.edit import add, args_of, fake, is_call, only_user
 from inductor_cpu.graph.layers import cast, layer_of, rescale, rounds_twice, widest
+from inductor_cpu.ir.operators import SCALE_SHIFT
+from inductor_cpu.ir.ops import LOW_PRECISION
 
 aten = torch.ops.aten
 
@@ -27,7 +30,8 @@ def fold_batch_norms(gm: fx.GraphModule, weights: frozenset[fx.Node]) -> int:
             result = _result(node)
             if result is not None and all(n is None or n in weights for n in args_of(node)[1:5]):
                 folded = _into_layer_before(gm.graph, node, result, weights)
-                count += folded or _into_convolution_after(gm.graph, node, result, weights)
+                folded = folded or _into_convolution_after(gm.graph, node, result, weights)
+                count += folded or _into_scale_and_shift(gm.graph, node, result)
     gm.graph.eliminate_dead_code()
     return count
 
@@ -46,6 +50,21 @@ def _into_layer_before(graph: fx.Graph, norm: fx.Node, result: fx.Node, weights:
     with graph.inserting_before(norm):
         scale = _scale(graph, gamma, var, eps)
     rescale(graph, layer, result, scale, beta, mean)
+    return True
+
+
+def _into_scale_and_shift(graph: fx.Graph, norm: fx.Node, result: fx.Node) -> bool:
+    """Weights of low precision are not folded, that would round them twice: two numbers a channel in float32 remain."""
+    x, gamma, beta, mean, var, _momentum, eps = args_of(norm)
+    if fake(x).dtype not in LOW_PRECISION or fake(result).dtype != fake(x).dtype:
+        return False
+    with graph.inserting_before(norm):
+        scale = _scale(graph, None if gamma is None else widest(graph, gamma), var, eps)
+        shift = add(graph, aten.neg.default, add(graph, aten.mul.Tensor, widest(graph, mean), scale))
+        if beta is not None:
+            shift = add(graph, aten.add.Tensor, shift, widest(graph, beta))
+        new = add(graph, SCALE_SHIFT, x, scale, shift, value=fake(result))
+    result.replace_all_uses_with(new)
     return True
 
 

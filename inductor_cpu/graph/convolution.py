@@ -23,6 +23,7 @@ from inductor_cpu.graph.edit import (
     to_channels_last,
 )
 from inductor_cpu.graph.post_ops import PostOp, binary_post_op, unary_post_op
+from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel_for_convolution
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
 
@@ -71,7 +72,7 @@ def refusal(conv: fx.Node, weights: frozenset[fx.Node]) -> str | None:
 
 
 def pack_convolutions(
-    gm: fx.GraphModule, weights: frozenset[fx.Node], spreader: StrideSpreader
+    gm: fx.GraphModule, weights: frozenset[fx.Node], spreader: StrideSpreader, micro_kernel: MicroKernelChoice
 ) -> tuple[int, list[Refusal]]:
     """Replace convolutions, whose results become channels-last, and bring the strides of all other nodes up to date.
     Returns how many were replaced, and those left alone."""
@@ -86,10 +87,27 @@ def pack_convolutions(
             refused.append(Refusal(node.name, reason))
             spreader.visit(node)
             continue
-        _pack(gm.graph, node, spreader)
+        own = micro_kernel(*_matrix_shape(node)) if is_matrix_product(node) else None
+        if own is not None:
+            use_micro_kernel_for_convolution(gm.graph, node, own, spreader)
+        else:
+            _pack(gm.graph, node, spreader)
         count += 1
     gm.graph.eliminate_dead_code()
     return count, refused
+
+
+def is_matrix_product(conv: fx.Node) -> bool:
+    """Whether a convolution is one product of windows and weights: two dimensions, one group, not transposed."""
+    _, weight, _, _, _, _, transposed, _, groups = args_of(conv)
+    return fake(weight).dim() == 4 and groups == 1 and not transposed
+
+
+def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, torch.dtype]:
+    """(windows or None when unknown, values of a window, output channels, dtype)."""
+    shape, kernel = fake(conv).shape, fake(args_of(conv)[1])
+    rows = shape[0] * shape[2] * shape[3]
+    return rows if isinstance(rows, int) else None, kernel[0].numel(), kernel.shape[0], kernel.dtype
 
 
 def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:

@@ -9,6 +9,8 @@ import torch
 from torch import fx
 from torch._guards import detect_fake_mode
 
+from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_LINEAR
+
 aten = torch.ops.aten
 
 #: Operators that only change a shape by reading the same elements in the same order.
@@ -121,7 +123,7 @@ class StrideSpreader:
         changed = [n for n in node.all_input_nodes if n in self._dirty]
         if node.op != "call_function" or not changed:
             return
-        if getattr(node.target, "namespace", "") == "mkldnn":
+        if getattr(node.target, "namespace", "") == "mkldnn" or node.target in (PACKED_CONVOLUTION, PACKED_LINEAR):
             return  # takes any strides, and its own do not depend on them
         if _depends_on_strides(node):
             for source in changed:
@@ -137,7 +139,7 @@ class StrideSpreader:
 
 #: Operators of ATen whose result depends on how their argument lies in memory.
 _BY_STORAGE = ("aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter", "aten::set_", "aten::resize_")
-_OUR_OPERATORS = ("aten", "prims", "mkldnn")
+_OUR_OPERATORS = ("aten", "prims", "mkldnn", "icpu")
 _SIZES_FROM_DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 
 

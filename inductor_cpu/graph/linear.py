@@ -27,6 +27,7 @@ from inductor_cpu.graph.edit import (
     view_again,
 )
 from inductor_cpu.graph.post_ops import binary_post_op
+from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
 
@@ -46,18 +47,26 @@ def operands(product: fx.Node) -> tuple[Any, fx.Node, fx.Node]:
 WhyNotPack = Callable[[int | None, int, int, torch.dtype], str | None]
 
 
-def pack_linears(gm: fx.GraphModule, weights: frozenset[fx.Node], why_not: WhyNotPack) -> tuple[int, list[Refusal]]:
+def pack_linears(
+    gm: fx.GraphModule, weights: frozenset[fx.Node], why_not: WhyNotPack, micro_kernel: MicroKernelChoice
+) -> tuple[int, list[Refusal]]:
     """Replace matrix products with a static second operand; returns how many, and those left alone."""
     count = 0
     refused: list[Refusal] = []
     for node in list(gm.graph.nodes):
         if not is_call(node, PRODUCTS) or node in weights:
             continue
-        reason = refusal(node, weights) or _slower(node, why_not)
+        reason = refusal(node, weights)
+        own = micro_kernel(*_shape(node)) if reason is None else None
+        if own is None:
+            reason = reason or why_not(*_shape(node))
         if reason is not None:
             refused.append(Refusal(node.name, reason))
             continue
-        _pack(gm.graph, node)
+        if own is not None:
+            _use_micro_kernel(gm.graph, node, own)
+        else:
+            _pack(gm.graph, node)
         count += 1
     gm.graph.eliminate_dead_code()
     return count, refused
@@ -84,10 +93,17 @@ def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
     return growth_reason(weight)
 
 
-def _slower(product: fx.Node, why_not: WhyNotPack) -> str | None:
+def _shape(product: fx.Node) -> tuple[int | None, int, int, torch.dtype]:
+    """(rows or None when unknown, inner size, columns, dtype)."""
     _, x, weight = operands(product)
     rows, (inner, columns) = fake(x).shape[0], fake(weight).shape
-    return why_not(rows if isinstance(rows, int) else None, inner, columns, fake(x).dtype)
+    return rows if isinstance(rows, int) else None, inner, columns, fake(x).dtype
+
+
+def _use_micro_kernel(graph: fx.Graph, product: fx.Node, name: str) -> None:
+    bias, x, weight = operands(product)
+    with graph.inserting_before(product):
+        use_micro_kernel(graph, product, x, transposed(graph, weight), bias, name)
 
 
 def _is_row(bias: Any, columns: int, dtype: torch.dtype) -> bool:

@@ -15,6 +15,7 @@ from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_con
 from inductor_cpu.graph.edit import StrideSpreader
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
+from inductor_cpu.graph.products import MicroKernelChoice
 from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
 
@@ -34,11 +35,20 @@ def always_pack(_rows: int | None, _inner: int, _columns: int, _dtype: torch.dty
     return None
 
 
+def no_micro_kernel(_rows: int | None, _inner: int, _columns: int, _dtype: torch.dtype) -> str | None:
+    """The choice that leaves every linear to oneDNN."""
+    return None
+
+
 def run_passes(
-    gm: fx.GraphModule, static_inputs: Collection[int], prepack: bool, why_not_pack: WhyNotPack = always_pack
+    gm: fx.GraphModule,
+    static_inputs: Collection[int],
+    prepack: bool,
+    why_not_pack: WhyNotPack = always_pack,
+    micro_kernel: MicroKernelChoice = no_micro_kernel,
 ) -> Prepared:
     """Clean the graph; with `prepack` (inference), fold and pack what depends on the static inputs, linears where
-    `why_not_pack` has no objection."""
+    `why_not_pack` has no objection, by kernels of our own where `micro_kernel` names one."""
     gm.graph.eliminate_dead_code()
     if not prepack or not static_inputs:
         return Prepared(gm, None, ())
@@ -53,9 +63,9 @@ def run_passes(
     spreader = StrideSpreader(gm.graph)
     for part, before in slices:
         spreader.changed(part, before)
-    convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader)
+    convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, micro_kernel)
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
-    linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack)
+    linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel)
     linear_adds = fuse_linear_binaries(gm) if linears else 0
     gm, recipe = split_weights(gm, static_inputs)
     counts = (

@@ -18,15 +18,18 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.meaning import held, physical, reduction, scalar
+from inductor_cpu.ir.micro_kernels import unpack
 from inductor_cpu.ir.nodes import (
     Buffer,
     Cast,
     Const,
     Extern,
+    Gemm,
     Index,
     Instr,
     Load,
     LoopNest,
+    Patches,
     Program,
     Reduce,
     Scalar,
@@ -292,6 +295,8 @@ class _Run:
         for node in self.program.nodes:
             if isinstance(node, Extern):
                 self.call(node)
+            elif isinstance(node, Gemm):
+                self.tensors[node.accumulator] = self.multiply(node)
             else:
                 self.nest(node)
         return [self.result(value) for value in self.program.results]
@@ -362,6 +367,21 @@ class _Run:
                 self.tensors[name] = tensor.detach()
                 self.bind(name)
                 self.restride(name)
+
+    def multiply(self, node: Gemm) -> Tensor:
+        a = self.view(node.a) if isinstance(node.a, View) else self.patches(node.a)
+        columns = self.ints(self.program.buffer(node.accumulator).sizes)[1]
+        return a.float() @ unpack(self.tensors[node.b], columns, a.shape[1]).float().t()
+
+    def patches(self, windows: Patches) -> Tensor:
+        """The windows of a convolution as rows (n, y, x) of (ky, kx, channel)."""
+        images = self.view(windows.image).permute(0, 3, 1, 2).float()
+        n, channels = images.shape[:2]
+        columns = torch.nn.functional.unfold(
+            images, windows.kernel, windows.dilation, windows.padding, windows.stride
+        )  # (n, channel * ky * kx, y * x)
+        split = columns.reshape(n, channels, windows.kernel[0] * windows.kernel[1], -1)
+        return split.permute(0, 3, 2, 1).reshape(-1, split.shape[1] * split.shape[2])
 
     def restride(self, name: str) -> None:
         """Give an extern result the declared strides."""

@@ -20,7 +20,7 @@ from typing import Union
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Extern, Instr, Program, Store
+from inductor_cpu.ir.nodes import Extern, Instr, Patches, Program, Store, View
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,39 @@ class KernelArg:
 
 
 @dataclass(frozen=True)
+class Product:
+    """The matrix product whose blocks a kernel's loops finish: outer is then (rows, columns) of one block.
+
+    a: the first operand, (rows, depth); b: the packed one; accumulator: the name under which the body loads the block,
+    whose leading dimension is the micro kernel's number of columns. columns: of the whole product. row, panel: symbols
+    of the block's first row and of its panel; height, width: of its rows and columns. They have values inside the
+    kernel only."""
+
+    micro_kernel: str
+    a: View | Patches
+    b: str
+    columns: Expr
+    accumulator: str
+    row: Sym
+    panel: Sym
+    height: Sym
+    width: Sym
+
+    @property
+    def symbols(self) -> tuple[Sym, ...]:
+        """The symbols that the kernel itself gives values."""
+        return (self.row, self.panel, self.height, self.width)
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One generated function. outer, inner: loop symbols with sizes, outermost first, a loop's size may be symbolic.
 
     parallel: how many of the outer loops threads share (0: serial). work: rough cost of all the work of one point of
     the outer loops, in adds (with the inner points when their number is static). kept: positions of inner-level values
     stored in a local row by the first phase that computes them and read back by later phases (only when the product of
-    the inner sizes is constant). sizes: the size symbols it reads, in the order of its int arguments."""
+    the inner sizes is constant). sizes: the size symbols it reads, in the order of its int arguments. product: the
+    matrix product that it computes, its loops being the epilogue."""
 
     label: str
     args: tuple[KernelArg, ...]
@@ -88,6 +114,7 @@ class Kernel:
     work: int | Expr
     vector: VectorPlan
     origins: tuple[str, ...] = ()
+    product: Product | None = None
 
 
 Step = Union[Kernel, Extern]

@@ -3,7 +3,7 @@
 Everything is frozen. The grammar:
 
     Program   = buffers, nodes in program order, inputs, results
-    Node      = LoopNest | Extern
+    Node      = LoopNest | Extern | Gemm
     LoopNest  = dims (parallel loops), reduce_dims (inner loops), body: tuple[Instr], stores: tuple[Store]
     Instr     = Const | Index | Load | Scalar | Cast | Reduce       the SSA value %k is the instruction at position k
     Store     = buffer[index] = %value, or += (mode "add")
@@ -28,7 +28,8 @@ from inductor_cpu.ir.index import Expr, Sym
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory with a logical shape. kind: "input" (of the graph), "constant" (a tensor of the graph), "temp", "output".
+    """Memory with a logical shape. kind: "input" (of the graph), "constant" (a tensor of the graph), "temp", "output",
+    "accumulator" (of a Gemm).
 
     sizes, strides: in elements; offset is 0: an input's storage offset is in its data pointer. A temp or an output is
     non-overlapping and dense. `alias_of`: this buffer is a strided view of another buffer's memory (same dtype), at
@@ -154,7 +155,49 @@ class Extern:
     origins: tuple[str, ...] = ()
 
 
-Node = Union[LoopNest, Extern]
+@dataclass(frozen=True)
+class Patches:
+    """The windows of images as the rows of a matrix: row (n, y, x), column (ky, kx, channel).
+
+    image: a view (batch, height, width, channels) with stride 1 along the channels. kernel, stride, padding, dilation:
+    of the windows, each (vertical, horizontal); outputs: (rows, columns) of windows in an image. Padding reads 0."""
+
+    image: View
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    outputs: tuple[Expr, Expr]
+
+    @property
+    def buffer(self) -> str:
+        """The buffer with the images."""
+        return self.image.buffer
+
+    @property
+    def sizes(self) -> tuple[Expr, Expr]:
+        """(rows, depth) of the matrix."""
+        batch, channels = self.image.sizes[0], self.image.sizes[3]
+        return batch * self.outputs[0] * self.outputs[1], channels * (self.kernel[0] * self.kernel[1])
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """accumulator[m, n] = sum over k of a[m, k] * b[k, n], in float32, by a generated kernel.
+
+    a: a view (rows, depth) with stride 1 along the depth, or the windows of a convolution. b: a buffer packed for the
+    micro kernel of this name. The accumulator (kind "accumulator", float32) never is in memory as a whole: exactly one
+    nest, without reduction loops, loads it, and becomes the epilogue of the kernel."""
+
+    name: str
+    micro_kernel: str
+    a: View | Patches
+    b: str
+    accumulator: str
+    origins: tuple[str, ...] = ()
+
+
+Node = Union[LoopNest, Extern, Gemm]
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,19 @@ from typing import Any
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.kernel import Kernel, Schedule
+from inductor_cpu.ir.kernel import Kernel, Product, Schedule
 from inductor_cpu.ir.nodes import (
     Buffer,
     Cast,
     Const,
     Extern,
+    Gemm,
     Index,
     InputSpec,
     Instr,
     Load,
     LoopNest,
+    Patches,
     Program,
     Reduce,
     Scalar,
@@ -169,6 +171,19 @@ def _(value: Extern) -> str:
     return f"{value.name}: {outputs} = {show(value.target)}({args}){tail}  # {value.reason}{_also(value.origins)}"
 
 
+@show.register
+def _(value: Patches) -> str:
+    windows = [
+        f"{name} {_list(getattr(value, name))}" for name in ("kernel", "stride", "padding", "dilation", "outputs")
+    ]
+    return f"windows of {show(value.image)} ({'; '.join(windows)})"
+
+
+@show.register
+def _(value: Gemm) -> str:
+    return f"{value.name}: {value.accumulator} = {value.micro_kernel} {show(value.a)} @ {value.b}{_from(value.origins)}"
+
+
 def _also(origins: Sequence[str]) -> str:
     return f"; from {', '.join(origins)}" if origins else ""
 
@@ -206,6 +221,8 @@ def _(value: Kernel) -> str:
     access = {True: {True: "inout", False: "in"}, False: {True: "out", False: "unused"}}
     args = [f"{access[arg.reads][arg.writes]} {dtype_name(arg.dtype)} {arg.buffer}" for arg in value.args]
     lines = [f"kernel {value.label}({', '.join([*args, *map(str, value.sizes)])}):{_from(value.origins)}"]
+    if value.product is not None:
+        lines.append(f"  {show(value.product)}")
     if value.outer:
         threads = f"  # {value.parallel} parallel, work {value.work}" if value.parallel else "  # serial"
         lines.append(f"  outer {_loops(value.outer)}{threads}")
@@ -223,6 +240,12 @@ def _(value: Kernel) -> str:
         level = "" if not value.inner else "inner " if number in phased else "outer "
         lines.append(f"  {number}: {level}{show(store)}")
     return "\n".join(lines)
+
+
+@show.register
+def _(value: Product) -> str:
+    place = ", ".join(map(str, value.symbols))
+    return f"product {value.accumulator} = {value.micro_kernel} {show(value.a)} @ {value.b}, by blocks ({place})"
 
 
 def _vector(kernel: Kernel) -> list[str]:

@@ -10,7 +10,8 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr, of
 from inductor_cpu.ir.kernel import Kernel, Schedule
-from inductor_cpu.ir.nodes import Buffer, Extern, Load, LoopNest, Program, Reduce, Store, View
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.nodes import Buffer, Extern, Gemm, Load, LoopNest, Program, Reduce, Store, View
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.verify_body import Checker, Scope, check_body, check_expr, check_stores, depends, store_depends
 
@@ -48,6 +49,8 @@ class _ProgramCheck:
         for node in self.program.nodes:
             if isinstance(node, Extern):
                 self.extern(node)
+            elif isinstance(node, Gemm):
+                self.gemm(node)
             else:
                 self.nest(node)
         scope = Scope(frozenset(), self.sizes, self.lookup)
@@ -143,12 +146,34 @@ class _ProgramCheck:
             self.fill(check, node.name, buffer)
             self.provide(output)
 
+    # -- matrix products ---------------------------------------------------------------------------------------------
+    def gemm(self, node: Gemm) -> None:
+        check = Checker(self.stage, node.name)
+        view = node.a if isinstance(node.a, View) else node.a.image
+        self.view(check, view)
+        self.read(check, node.b)
+        check.require(node.micro_kernel in MICRO_KERNELS, f"there is no micro kernel {node.micro_kernel}")
+        check.require(len(view.sizes) == (2 if view is node.a else 4), "its first operand has the wrong rank")
+        check.require(view.strides[-1] == 1, "its first operand has no contiguous rows")
+        buffer = self.program.buffer_table.get(node.accumulator)
+        if buffer is None or buffer.kind != "accumulator":
+            check.fail(f"{node.accumulator} is no accumulator")
+        readers = [n for n in self.program.nodes if isinstance(n, LoopNest) and _loads(n, node.accumulator)]
+        check.require(len(readers) == 1, f"{len(readers)} nests load {node.accumulator}")
+        check.require(not readers[0].reduce_dims, f"{readers[0].name} folds {node.accumulator}")
+        self.fill(check, node.name, buffer)
+        self.provide(node.accumulator)
+
     def view(self, check: Checker, view: View) -> None:
         self.read(check, view.buffer)
         check.require(len(view.sizes) == len(view.strides), f"a view of {view.buffer} has unequal sizes and strides")
         scope = Scope(frozenset(), self.sizes, self.lookup)
         for expr in (*view.sizes, *view.strides, view.offset):
             check_expr(check, expr, scope)
+
+
+def _loads(nest: LoopNest, name: str) -> bool:
+    return any(isinstance(instr, Load) and instr.buffer == name for instr in nest.body)
 
 
 def _check_loops(check: Checker, loops: Iterable[Sym], scope: Scope) -> None:
@@ -184,7 +209,11 @@ def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
     check.require(len({loop.name for loop in loops}) == len(loops), "two loops have one name")
     args = {arg.buffer: arg for arg in kernel.args}
     check.require(len(args) == len(kernel.args), "two arguments are one buffer")
-    scope = Scope(frozenset(loops), set(kernel.sizes), lambda name: (args[name].dtype, 1) if name in args else None)
+    known, types = set(kernel.sizes), {name: arg.dtype for name, arg in args.items()}
+    if kernel.product is not None:
+        known.update(kernel.product.symbols)
+        types[kernel.product.accumulator] = torch.float32
+    scope = Scope(frozenset(loops), known, lambda name: (types[name], 1) if name in types else None)
     _check_loops(check, loops, scope)
     check_body(check, kernel.body, scope, bool(kernel.inner))
     check_stores(check, kernel.body, kernel.stores, scope)

@@ -1,4 +1,4 @@
-"""Who computes a linear layer with a static weight: oneDNN with a packed weight, or the BLAS behind ATen.
+"""Who computes a linear layer with a static weight: a kernel of our own, oneDNN with a packed weight, or the BLAS.
 
 By default a table decides; with measurements (`max_autotune`) the fastest candidate for the shape does. A decision has
 its reason, which the notes of a compile show.
@@ -6,13 +6,15 @@ its reason, which the notes of a compile show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 
-Implementation = Literal["onednn", "blas"]
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+
+Implementation = Literal["onednn", "blas", "amx_bf16"]
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,18 @@ _TYPICAL_ROWS = 128
 _MARGIN = 0.95
 
 
-def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decision:
-    """The implementation for a shape. measured: seconds for each candidate, which then decide instead of the table."""
+#: Fewer columns or a smaller inner size than this leave most of a tile empty.
+_LEAST_SIZE = 16
+
+
+def choose(shape: Shape, micro_kernels: Collection[str] = (), measured: Mapping[str, float] | None = None) -> Decision:
+    """The implementation for a shape. micro_kernels: those that run here. measured: seconds for each library, which
+    then decide between them instead of the table."""
+    for name in micro_kernels:
+        if MICRO_KERNELS[name].dtype == shape.dtype and min(shape.inner, shape.columns) >= _LEAST_SIZE:
+            return Decision(
+                cast(Implementation, name), "faster than oneDNN at every size measured, and fuses what follows"
+            )
     if measured:
         best: Implementation = "blas" if measured["blas"] < _MARGIN * measured["onednn"] else "onednn"
         times = ", ".join(f"{name} {seconds * 1e6:.0f} us" for name, seconds in sorted(measured.items()))

@@ -37,7 +37,9 @@ class Builder:
     def key(self) -> str:
         """Everything that decides the bytes of a kernel's library, except its source."""
         flags = " ".join(self.toolchain.kernel_flags(self.target))
-        return content_key(self.toolchain.identity, flags, self.target.isa.name, _folder_hash(self.prelude.parent))
+        return content_key(
+            self.toolchain.identity, flags, self.target.isa.name, _folder_hash(self.prelude.parent.parent)
+        )
 
 
 def load_kernels(
@@ -213,6 +215,6 @@ def precompile(builder: Builder, processes: ProcessGroup) -> None:
 
 @lru_cache(maxsize=16)
 def _folder_hash(folder: Path) -> str:
-    """Content of every header in the folder of the prelude. Read once per process."""
+    """Content of every template. Read once per process."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return content_key(*(f"{path.relative_to(folder)}:{path.read_text()}" for path in files))

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr, const, loop_var, of, product
 from inductor_cpu.ir.kernel import Kernel, KernelArg, VectorPlan
-from inductor_cpu.ir.nodes import Buffer, Load, LoopNest, Store
+from inductor_cpu.ir.nodes import Buffer, Gemm, Load, LoopNest, Store
 from inductor_cpu.schedule.cost import body_cost, points
+from inductor_cpu.schedule.epilogue import block_nest, block_vectors, epilogue_work, product_args, product_sizes
 from inductor_cpu.schedule.flat import expressions, has_position, merge_loops, ordered, substitute_loops
 from inductor_cpu.schedule.fuse import Group
 from inductor_cpu.schedule.phases import kept_values, split_phases
@@ -20,6 +21,8 @@ POINTS_PER_THREAD = 8
 def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: int) -> Kernel:
     """The kernel of a group."""
     nest = replace(group.nest, dims=group.outer, reduce_dims=group.inner)
+    if group.gemm is not None:
+        return _build_product(group, group.gemm, nest, buffers, lanes)
     if not group.inner:
         nest = replace(nest, dims=ordered(nest, nest.dims))
     nest = merge_loops(nest)
@@ -42,6 +45,27 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
         work=_work(nest, len(phases)),
         vector=vector,
         origins=nest.origins,
+    )
+
+
+def _build_product(group: Group, gemm: Gemm, nest: LoopNest, buffers: dict[str, Buffer], lanes: int) -> Kernel:
+    """The kernel of a matrix product with its epilogue. The template shares its blocks among threads."""
+    nest, product = block_nest(nest, gemm, buffers)
+    return Kernel(
+        label=_label(nest, group),
+        args=product_args(product, kernel_args(nest, buffers), buffers),
+        sizes=product_sizes(product, size_symbols(nest)),
+        outer=nest.dims,
+        inner=(),
+        body=nest.body,
+        stores=nest.stores,
+        phases=(),
+        kept=(),
+        parallel=0,
+        work=epilogue_work(nest),
+        vector=block_vectors(nest, lanes),
+        origins=nest.origins,
+        product=product,
     )
 
 

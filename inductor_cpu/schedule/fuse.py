@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
-from inductor_cpu.ir.nodes import Extern, Load, LoopNest, Program, Store
+from inductor_cpu.ir.nodes import Extern, Gemm, Load, LoopNest, Node, Program, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, operands
-from inductor_cpu.schedule.flat import expressions, has_position, substitute_loops
+from inductor_cpu.schedule.flat import expressions, has_position, merge_loops, substitute_loops
 from inductor_cpu.schedule.points import Alignment, align, linear
 from inductor_cpu.schedule.uses import defined_symbols, reads_of, writes_of
 
@@ -28,7 +28,8 @@ HORIZONTAL = 16
 
 @dataclass
 class Group:
-    """Fused nests over common loops: outer, and inner for reductions and what runs beside them."""
+    """Fused nests over common loops: outer, and inner for reductions and what runs beside them. gemm: the matrix
+    product whose accumulator the nests load; the loops are then its rows and columns."""
 
     outer: tuple[Sym, ...]
     inner: tuple[Sym, ...]
@@ -36,6 +37,7 @@ class Group:
     members: list[str]
     reads: set[str]
     writes: set[str]
+    gemm: Gemm | None = None
 
     def address_of(self, buffer: str) -> Expr | None:
         """The one address at which the group accesses a buffer, a store's first."""
@@ -56,7 +58,7 @@ class Fused:
     notes: tuple[str, ...]
 
 
-def fuse(program: Program, nodes: Sequence[LoopNest | Extern], horizontal: int = HORIZONTAL) -> Fused:
+def fuse(program: Program, nodes: Sequence[Node], horizontal: int = HORIZONTAL) -> Fused:
     """Put flat nests into groups, in program order. A nest joins a group that it does not depend on only while the
     group has fewer than `horizontal` nests."""
     return _Fuser(program, horizontal).run(nodes)
@@ -67,6 +69,7 @@ class _Fuser:
         self.horizontal = horizontal
         self.items: list[Group | Extern] = []
         self.names = (f"p{k}" for k in count())
+        self.gemms: dict[str, Gemm] = {}  # by accumulator, those whose epilogue has not come yet
         self.calls = {
             node.name: (reads_of(node), writes_of(node) | _names(defined_symbols(program, node)))
             for node in program.nodes
@@ -76,14 +79,23 @@ class _Fuser:
         self.late = frozenset().union(*(writes for _, writes in self.calls.values()))
         self.notes: list[str] = []
 
-    def run(self, nodes: Sequence[LoopNest | Extern]) -> Fused:
+    def run(self, nodes: Sequence[Node]) -> Fused:
         for node in nodes:
             if isinstance(node, Extern):
                 self.items.append(node)
+            elif isinstance(node, Gemm):
+                self.gemms[node.accumulator] = node
+            elif accumulators := reads_of(node) & self.gemms.keys():
+                self._begin_epilogue(node, self.gemms.pop(accumulators.pop()))
             elif not self._join(node):
                 reads = reads_of(node) | self._late_sizes(node)
                 self.items.append(Group(node.dims, node.reduce_dims, node, [node.name], reads, writes_of(node)))
         return Fused(tuple(self.items), tuple(self.notes))
+
+    def _begin_epilogue(self, nest: LoopNest, gemm: Gemm) -> None:
+        """A group for a matrix product. It reads the operands too, so that nothing that changes them comes between."""
+        reads = reads_of(nest) | reads_of(gemm) | self._late_sizes(nest)
+        self.items.append(Group(nest.dims, nest.reduce_dims, nest, [nest.name], reads, writes_of(nest), gemm))
 
     def _join(self, nest: LoopNest) -> bool:
         reads, writes = reads_of(nest) | self._late_sizes(nest), writes_of(nest)
@@ -157,12 +169,19 @@ def join(group: Group, nest: LoopNest, names: Iterator[str]) -> str | None:
         return "too many buffers"
     if _scatters(group.nest) or _scatters(nest):
         return "a scatter stays alone"
+    if group.gemm is not None:
+        if nest.reduce_dims:
+            return "a reduction needs more than a block of a matrix product"
+        nest = merge_loops(nest)  # one loop over rows that two loops make, as the product has it
     reason = "no common buffer gives the same points"
     for buffer in _shared(group, nest):
         plan = _aligned(group, nest, buffer, names)
         if plan is None:
             continue
         moved_group, moved_nest = plan
+        if group.gemm is not None and moved_group.outer != group.outer:
+            reason = "it would cut the rows or columns of a matrix product"
+            continue
         fused = _merge(moved_group, moved_nest)
         if isinstance(fused, str):
             reason = fused

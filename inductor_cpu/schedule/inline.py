@@ -60,7 +60,7 @@ class _Inliner:
     def run(self) -> Inlined:
         kept: list[Node] = []
         for node in self.nodes:
-            if isinstance(node, Extern):
+            if not isinstance(node, LoopNest):
                 kept.append(node)
                 continue
             nest = self._rewrite(node)
@@ -88,9 +88,11 @@ class _Inliner:
             return f"{name} is needed in memory ({buffer.kind})"
         if len(self.writers[name]) > 1:
             return f"{name} has several writers"
+        if any(self.program.buffer(read).kind == "accumulator" for read in reads_of(nest)):
+            return "it is the epilogue of a matrix product"
         for reader in self.readers[name]:
-            if isinstance(reader, Extern):
-                return f"{name} is an argument of {reader.target}"
+            if not isinstance(reader, LoopNest):
+                return f"{name} is an argument of {reader.target if isinstance(reader, Extern) else reader.name}"
             if name in {store.buffer for store in reader.stores}:
                 return f"{reader.name} updates {name} in place"
             if _reports_errors(nest) and any(

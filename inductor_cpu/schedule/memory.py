@@ -89,6 +89,7 @@ def _reuse_in_place(steps: Sequence[Step], lives: dict[str, Lifetime], buffers: 
                     for other in step.args
                     if other.buffer in owner
                     and not other.writes
+                    and not _is_operand(step, other.buffer)
                     and owner[other.buffer].last == number
                     and owner[other.buffer].first < number
                     and buffers[other.buffer].dtype == arg.dtype
@@ -103,6 +104,11 @@ def _reuse_in_place(steps: Sequence[Step], lives: dict[str, Lifetime], buffers: 
                 owner[arg.buffer] = donor
     unique = {id(life): life for life in owner.values()}
     return list(unique.values())
+
+
+def _is_operand(kernel: Kernel, name: str) -> bool:
+    """Whether a matrix product reads the buffer, again for each panel of its result."""
+    return kernel.product is not None and name in (kernel.product.a.buffer, kernel.product.b)
 
 
 def _same_points(kernel: Kernel, read: str, written: str) -> bool:

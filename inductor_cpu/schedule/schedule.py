@@ -47,7 +47,7 @@ def without_dead_stores(program: Program, items: Sequence[Group | Extern]) -> li
         if stores:
             body, renumbered = prune(item.nest.body, stores)
             nest = replace(item.nest, body=body, stores=renumbered)
-            needed |= reads_of(nest)
+            needed |= reads_of(nest) | (reads_of(item.gemm) if item.gemm is not None else set())
             kept.append(replace(item, nest=nest))
     return kept[::-1]
 

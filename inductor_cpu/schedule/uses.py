@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.nodes import Extern, Load, LoopNest, Node, Program, View
+from inductor_cpu.ir.nodes import Extern, Gemm, Load, LoopNest, Node, Program, View
 
 
 def views_in(value: Any) -> Iterator[View]:
@@ -23,6 +23,8 @@ def reads_of(node: Node) -> set[str]:
     """Buffers that a node reads."""
     if isinstance(node, LoopNest):
         return {i.buffer for i in node.body if isinstance(i, Load)} | {s.buffer for s in node.stores if s.mode == "add"}
+    if isinstance(node, Gemm):
+        return {node.a.buffer, node.b}
     found = {view.buffer for view in views_in(node.args)}
     return found | {view.buffer for _, value in node.kwargs for view in views_in(value)}
 
@@ -31,6 +33,8 @@ def writes_of(node: Node) -> set[str]:
     """Buffers that a node writes."""
     if isinstance(node, LoopNest):
         return {store.buffer for store in node.stores}
+    if isinstance(node, Gemm):
+        return {node.accumulator}
     return {name for name in node.outputs if name is not None} | set(node.mutates)
 
 

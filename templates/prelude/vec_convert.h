@@ -161,6 +161,16 @@ inline Reg<uint32_t> bf16_bits(Reg<float> a) {
 #endif
 }
 
+#if defined(CPU_CAPABILITY_AVX512)
+// The nearest bf16 of each lane, packed. The instruction takes denormals for zero, so they go the long way.
+inline __m256i narrow_bf16(Reg<float> a) {
+#if defined(__AVX512BF16__)
+  if (__builtin_expect(_mm512_fpclass_ps_mask(a, 0x20) == 0, 1)) return (__m256i)_mm512_cvtneps_pbh(a);
+#endif
+  return _mm512_cvtepi32_epi16((__m512i)(bf16_bits(a) >> 16));
+}
+#endif
+
 template <int U>
 inline Vec<float, U> round_bf16(const Vec<float, U>& a) {
   return map([](Reg<float> x) { return (Reg<float>)bf16_bits(x); }, a);

@@ -74,7 +74,7 @@ inline void store_unit(bool* p, __mmask16 m, const Mask<>& v) {
   _mm_mask_storeu_epi8(p, m, _mm_maskz_set1_epi8(v.m[0], 1));
 }
 inline void store_unit(bf16* p, __mmask16 m, const Vec<float>& v) {
-  _mm256_mask_storeu_epi16(p, m, _mm512_cvtepi32_epi16((__m512i)(bf16_bits(v.r[0]) >> 16)));
+  _mm256_mask_storeu_epi16(p, m, narrow_bf16(v.r[0]));
 }
 inline void store_unit(f16* p, __mmask16 m, const Vec<float>& v) { _mm256_mask_storeu_epi16(p, m, f16_bits(v.r[0])); }
 

@@ -1,0 +1,87 @@
+"""Linear layers and convolutions with static weights that a kernel of our own computes: the weight is packed for it.
+
+addmm(b, x, permute(w))  ->  packed_linear(x, packed(w), b)        mm(x, permute(w))  ->  packed_linear(x, packed(w))
+convolution(x, w, b)     ->  packed_convolution(x, packed(permute(w)), b), channels-last, with a scale_shift after it
+
+What follows the layer stays as it is: the scheduler makes pointwise operations the epilogue of the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_cpu.graph.edit import (
+    StrideSpreader,
+    add,
+    args_of,
+    aten,
+    channels_last,
+    fake,
+    is_call,
+    only_user,
+    to_channels_last,
+)
+from inductor_cpu.graph.layers import widest
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER
+from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
+
+#: (rows or None when unknown, inner size, columns, dtype) -> the micro kernel that should compute a product, or None.
+MicroKernelChoice = Callable[[int | None, int, int, torch.dtype], str | None]
+
+
+def use_micro_kernel(graph: fx.Graph, product: fx.Node, x: Any, weight: fx.Node, bias: Any, name: str) -> fx.Node:
+    """Put the operator in the place of a matrix product. weight: (columns, depth)."""
+    columns = int(fake(weight).shape[0])
+    packed = pack(graph, weight, name)
+    new = add(graph, PACKED_LINEAR, x, packed, bias, columns, name, value=fake(product))
+    product.replace_all_uses_with(new)
+    return new
+
+
+def use_micro_kernel_for_convolution(graph: fx.Graph, conv: fx.Node, name: str, spreader: StrideSpreader) -> None:
+    """Put the operator in the place of a convolution over two dimensions with one group."""
+    x, weight, bias, stride, padding, dilation, *_ = args_of(conv)
+    columns, channels, *kernel = (int(s) for s in fake(weight).shape)
+    norm = only_user(conv)
+    last = norm if norm is not None and is_call(norm, (SCALE_SHIFT,)) else conv
+    before = fake(conv)
+    with graph.inserting_before(last):
+        scale, bias = _scale_and_bias(graph, last, bias)
+        source = to_channels_last(graph, x)
+        by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
+        matrix = add(graph, aten.reshape.default, by_pixel, [columns, kernel[0] * kernel[1] * channels])
+        pairs = [[int(v) for v in (values * 2)[:2]] for values in (stride, padding, dilation)]
+        new = add(
+            graph, PACKED_CONVOLUTION, source, pack(graph, matrix, name), scale, bias, columns, kernel, *pairs, name,
+            value=channels_last(before),
+        )  # fmt: skip
+    spreader.changed(new, before)
+    last.replace_all_uses_with(new)
+    for node in list(new.users):
+        spreader.visit(node)
+
+
+def _scale_and_bias(graph: fx.Graph, last: fx.Node, bias: Any) -> tuple[fx.Node | None, Any]:
+    """(scale, bias) of a convolution that ends with `last`: (y + bias) * scale + shift = y * scale + (bias * scale + shift)."""
+    if last.target is not SCALE_SHIFT:
+        return None, bias
+    _, scale, shift = args_of(last)
+    if bias is not None:
+        shift = add(graph, aten.add.Tensor, add(graph, aten.mul.Tensor, widest(graph, bias), scale), shift)
+    return scale, shift
+
+
+def pack(graph: fx.Graph, weight: fx.Node, name: str) -> fx.Node:
+    """A (columns, depth) weight in the layout of a micro kernel."""
+    micro = MICRO_KERNELS[name]
+    columns, depth = (int(s) for s in fake(weight).shape)
+    more_columns, more_depth = -columns % micro.columns, -depth % micro.step
+    if more_columns or more_depth:
+        weight = add(graph, aten.constant_pad_nd.default, weight, [0, more_depth, 0, more_columns])
+    split = add(graph, aten.reshape.default, weight, list(micro.split_shape(columns, depth)))
+    ordered = add(graph, aten.permute.default, split, list(ORDER))
+    return add(graph, aten.clone.default, ordered, memory_format=torch.contiguous_format)

@@ -1,0 +1,91 @@
+"""icpu's own operators in the FX graph, between the passes and the lowering.
+
+Each has a fake implementation for shapes, and one in plain torch: graphs that run operator by operator use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from inductor_cpu.ir.micro_kernels import unpack
+
+NAMESPACE = "icpu"
+
+
+@torch.library.custom_op(f"{NAMESPACE}::packed_linear", mutates_args=())
+def packed_linear(
+    x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, columns: int, micro_kernel: str
+) -> torch.Tensor:
+    """x (rows, depth) times a packed weight of `columns` columns, plus a bias (columns,): (rows, columns), accumulated
+    in float32 and rounded once. `micro_kernel` names the row of `ir/micro_kernels.py` that the weight is packed for."""
+    weight = unpack(packed, columns, x.shape[1])
+    product = x.float() @ weight.float().t()
+    return (product if bias is None else product + bias.float()).to(x.dtype)
+
+
+@packed_linear.register_fake
+def _(
+    x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, columns: int, micro_kernel: str
+) -> torch.Tensor:
+    return x.new_empty((x.shape[0], columns))
+
+
+@torch.library.custom_op(f"{NAMESPACE}::packed_convolution", mutates_args=())
+def packed_convolution(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    scale: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    columns: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    micro_kernel: str,
+) -> torch.Tensor:
+    """A convolution over two dimensions: x (batch, channels, height, width), a weight (columns, channels, *kernel)
+    packed as a matrix (columns, ky * kx * channels), a bias (columns,). The result is channels-last, rounded once."""
+    channels = x.shape[1]
+    weight = unpack(packed, columns, channels * kernel[0] * kernel[1])
+    weight = weight.reshape(columns, kernel[0], kernel[1], channels).permute(0, 3, 1, 2)
+    out = torch.nn.functional.conv2d(x.float(), weight.float(), None, list(stride), list(padding), list(dilation))
+    out = out if scale is None else out * scale.float()[:, None, None]
+    out = out if bias is None else out + bias.float()[:, None, None]
+    return out.to(x.dtype).contiguous(memory_format=torch.channels_last)
+
+
+@packed_convolution.register_fake
+def _(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    scale: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    columns: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    micro_kernel: str,
+) -> torch.Tensor:
+    sizes = [(x.shape[2 + d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1 for d in range(2)]
+    return x.new_empty((x.shape[0], columns, *sizes)).contiguous(memory_format=torch.channels_last)
+
+
+@torch.library.custom_op(f"{NAMESPACE}::scale_shift", mutates_args=())
+def scale_shift(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """x * scale + shift for each channel (dimension 1) of a low-precision x, in float32 and rounded once: what is left
+    of a batch norm in inference. scale, shift: float32 (channels,)."""
+    shape = [-1] + [1] * (x.dim() - 2)
+    return (x.float() * scale.view(shape) + shift.view(shape)).to(x.dtype)
+
+
+@scale_shift.register_fake
+def _(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+SCALE_SHIFT = torch.ops.icpu.scale_shift.default
+PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
+PACKED_LINEAR = torch.ops.icpu.packed_linear.default

@@ -1,0 +1,119 @@
+"""Matrix products by kernels of our own: a `Gemm` and the nest that is its epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+
+from inductor_cpu.errors import Unsupported
+from inductor_cpu.ir.index import ONE, Expr, as_expr
+from inductor_cpu.ir.nodes import Gemm, Patches, View
+from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
+from inductor_cpu.lower.body import Body
+from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
+from inductor_cpu.lower.registry import rule
+from inductor_cpu.lower.sizes import size_exprs
+from inductor_cpu.lower.values import TensorValue, loop_dims, point
+
+
+@rule(PACKED_LINEAR)
+def packed_linear(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    packed: TensorValue,
+    bias: TensorValue | None,
+    columns: int,
+    kernel: str,
+) -> TensorValue:
+    """x @ packed, with the bias added before the one rounding."""
+    return _product(ctx, node, _by_rows(ctx, node, x), packed, None, bias, as_expr(columns), kernel)
+
+
+@rule(PACKED_CONVOLUTION)
+def packed_convolution(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    packed: TensorValue,
+    scale: TensorValue | None,
+    bias: TensorValue | None,
+    columns: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    micro_kernel: str,
+) -> TensorValue:
+    """The windows of x as rows, times packed; a 1 x 1 convolution is a linear layer over pixels."""
+    batch, channels, height, width = x.sizes
+    n, y, w, c = point(loop_dims((batch, height, width, channels)))
+    image = _by_rows(ctx, node, x.view((batch, height, width, channels), (n, c, y, w)))
+    down, across = size_exprs(meta_of(node).shape)[2:]
+    operand: View | Patches
+    if _is_pointwise(image, kernel, stride, padding):
+        operand = View(image.buffer, (batch * height * width, channels), (image.strides[2], ONE), image.offset)
+    else:
+        pairs = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
+        operand = Patches(image, pairs[0], pairs[1], pairs[2], pairs[3], (down, across))
+    rows = _product(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel)
+    sizes = (batch, as_expr(columns), down, across)
+    n, c, y, w = point(loop_dims(sizes))
+    return rows.view(sizes, ((n * down + y) * across + w, c))
+
+
+@rule(SCALE_SHIFT)
+def scale_shift(ctx: Lowering, node: fx.Node, x: TensorValue, scale: TensorValue, shift: TensorValue) -> TensorValue:
+    """x * scale + shift for each channel, in float32."""
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> int:
+        wide = body.cast(body.load(x, at), torch.float32)
+        return body.op("add", body.op("mul", wide, body.load(scale, at[1:2])), body.load(shift, at[1:2]))
+
+    return ctx.pointwise(node, compute)
+
+
+def _is_pointwise(image: View, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> bool:
+    """Whether each pixel is a row of its own, and pixels are equally far apart."""
+    (_, height, width, _), (by_image, by_line, by_pixel, _) = image.sizes, image.strides
+    even = (height == 1 or by_line == by_pixel * width) and (
+        image.sizes[0] == 1 or by_image == by_pixel * width * height
+    )
+    return even and (*kernel, *stride) == (1, 1, 1, 1) and not any(padding)
+
+
+def _product(
+    ctx: Lowering,
+    node: fx.Node,
+    operand: View | Patches,
+    packed: TensorValue,
+    scale: TensorValue | None,
+    bias: TensorValue | None,
+    columns: Expr,
+    micro_kernel: str,
+) -> TensorValue:
+    """(rows, columns) of the node's dtype."""
+    sizes = (operand.sizes[0], columns)
+    accumulator = ctx.whole(ctx.new_buffer(torch.float32, sizes, kind="accumulator"))
+    ctx.nodes.append(Gemm(ctx.fresh("gemm"), micro_kernel, operand, packed.buffer, accumulator.buffer, (node.name,)))
+
+    def finish(body: Body, at: tuple[Expr, ...]) -> int:
+        total = body.load(accumulator, at)
+        for name, vector in (("mul", scale), ("add", bias)):
+            if vector is not None:
+                total = body.op(name, total, body.cast(body.load(vector, at[1:]), torch.float32))
+        return total
+
+    return ctx.pointwise(node, finish, sizes, meta_of(node).dtype, contiguous_strides(sizes))
+
+
+def _by_rows(ctx: Lowering, node: fx.Node, x: TensorValue) -> View:
+    """x as a strided view whose rows are contiguous, copied if it is none."""
+    view = ctx.strided(x)
+    if view is None or view.strides[-1] != 1:
+        view = ctx.strided(ctx.copy(node, x))
+    if view is None:
+        raise Unsupported(node, "its input is no strided tensor")
+    return view

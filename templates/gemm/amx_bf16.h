@@ -1,0 +1,150 @@
+// The micro kernel of bf16 matrix products with AMX tiles: 2 x 2 tiles of C, 32 rows by 32 columns, in registers.
+//
+// Preconditions: a CPU with amx_tile and amx_bf16, and a process that asked for tile data. The packed A is a sequence of
+// steps of 32 in depth; a step is two tiles (rows 0-15, 16-31) of 16 rows of 32 values. The packed B is a sequence of
+// steps; a step is two tiles (columns 0-15, 16-31) of 16 rows of 16 pairs B[2 r][c], B[2 r + 1][c].
+#pragma once
+
+#include "multiply.h"
+
+#include <immintrin.h>
+
+namespace icpu::gemm {
+
+struct AmxBf16 {
+  using Element = bf16;
+  static constexpr int kBlock = 32;
+  static constexpr int kColumns = 32;
+  static constexpr int kStep = 32;
+  static constexpr int kDepth = 384;  // a panel of 24 KiB
+
+  struct alignas(64) Config {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  };
+
+  // Tiles 0-3 hold C, 4 and 5 A, 6 and 7 B. They are released at the end, so that the thread's state stays small.
+  struct Thread {
+    Thread() {
+      static const Config config;
+      // GCC 12 does not know that the instruction reads memory: the barrier keeps the stores that filled it.
+      asm volatile("" : : "r"(&config) : "memory");
+      _tile_loadconfig(&config);
+    }
+    Thread(const Thread&) = delete;
+    ~Thread() { _tile_release(); }
+  };
+
+  static void block(const bf16* a, const bf16* b, const bf16* next, float* c, int64_t rows, int64_t depth,
+                    bool accumulate) {
+    if (rows > 16) {
+      two_rows_of_tiles(a, b, next, c, depth / kStep, accumulate);
+    } else {
+      one_row_of_tiles(a, b, next, c, depth / kStep, accumulate);
+    }
+  }
+
+  // At most kStep values.
+  static ICPU_INLINE void copy(const bf16* from, int64_t count, bf16* to) {
+    const auto some = static_cast<__mmask32>(count < kStep ? (1u << count) - 1 : ~0u);
+    _mm512_mask_storeu_epi16(to, some, _mm512_maskz_loadu_epi16(some, from));
+  }
+
+  // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
+  static void pack(const bf16* a, int64_t lda, int64_t rows, int64_t depth, bf16* out) {
+    for (int64_t k = 0; k < depth; k += kStep) {
+      const auto some = static_cast<__mmask32>(depth - k < kStep ? (1u << (depth - k)) - 1 : ~0u);
+      for (int64_t r = 0; r < kBlock; ++r, out += kStep) {
+        _mm512_store_si512(out, r < rows ? _mm512_maskz_loadu_epi16(some, a + r * lda + k) : __m512i{});
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kTile = 16 * kStep;
+  static constexpr int64_t kRow = kColumns * sizeof(float);
+  static constexpr int kLines = 8;  // cache lines of B to fetch in a step
+
+  static ICPU_INLINE void fetch(const bf16*& next) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kLines; ++i) _mm_prefetch(reinterpret_cast<const char*>(next + 32 * i), _MM_HINT_T1);
+    next += 32 * kLines;
+  }
+
+  static ICPU_INLINE void two_rows_of_tiles(const bf16* a, const bf16* b, const bf16* next, float* c, int64_t steps,
+                                            bool accumulate) {
+    if (accumulate) {
+      _tile_loadd(0, c, kRow);
+      _tile_loadd(1, c + 16, kRow);
+      _tile_loadd(2, c + 16 * kColumns, kRow);
+      _tile_loadd(3, c + 16 * kColumns + 16, kRow);
+    } else {
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+    }
+    for (int64_t s = 0; s < steps; ++s, a += 2 * kTile, b += 2 * kTile) {
+      fetch(next);
+      _tile_loadd(6, b, 64);
+      _tile_loadd(4, a, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, b + kTile, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(5, a + kTile, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c, kRow);
+    _tile_stored(1, c + 16, kRow);
+    _tile_stored(2, c + 16 * kColumns, kRow);
+    _tile_stored(3, c + 16 * kColumns + 16, kRow);
+  }
+
+  // At most 16 rows: two chains of additions for each tile of C (even and odd steps) hide the latency.
+  static ICPU_INLINE void one_row_of_tiles(const bf16* a, const bf16* b, const bf16* next, float* c, int64_t steps,
+                                           bool accumulate) {
+    if (accumulate) {
+      _tile_loadd(0, c, kRow);
+      _tile_loadd(1, c + 16, kRow);
+    } else {
+      _tile_zero(0);
+      _tile_zero(1);
+    }
+    _tile_zero(2);
+    _tile_zero(3);
+    int64_t s = 0;
+    for (; s + 2 <= steps; s += 2, a += 4 * kTile, b += 4 * kTile) {
+      fetch(next);
+      _tile_loadd(4, a, 64);
+      _tile_loadd(6, b, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, b + kTile, 64);
+      _tile_dpbf16ps(1, 4, 7);
+      fetch(next);
+      _tile_loadd(5, a + 2 * kTile, 64);
+      _tile_loadd(6, b + 2 * kTile, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_loadd(7, b + 3 * kTile, 64);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    if (s < steps) {
+      _tile_loadd(4, a, 64);
+      _tile_loadd(6, b, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, b + kTile, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    alignas(64) float odd[16 * kColumns];
+    _tile_stored(0, c, kRow);
+    _tile_stored(1, c + 16, kRow);
+    _tile_stored(2, odd, kRow);
+    _tile_stored(3, odd + 16, kRow);
+    for (int64_t i = 0; i < 16 * kColumns; i += 16) {
+      _mm512_store_ps(c + i, _mm512_add_ps(_mm512_load_ps(c + i), _mm512_load_ps(odd + i)));
+    }
+  }
+};
+
+}  // namespace icpu::gemm

@@ -1,0 +1,67 @@
+// The windows of images as rows of a matrix, packed for a micro kernel.
+//
+// Preconditions: images are (batch, height, width, channels) with neighbouring channels next to each other; strides and
+// sizes in elements. Row number (n * down + y) * across + x holds the window at (y, x) of image n, in the order (ky, kx,
+// channel); what lies outside the image is 0. The packed block is a sequence of steps of Micro::kStep in depth, each with
+// Micro::kBlock rows.
+#pragma once
+
+#include "multiply.h"
+
+namespace icpu::gemm {
+
+struct Patches {
+  int64_t height, width, channels;
+  int64_t down, across;  // windows of an image
+  int64_t by_image, by_line, by_pixel;
+  int64_t kernel_y, kernel_x, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
+
+  // At most kBlock rows from `first` on.
+  template <class Micro, class T>
+  void pack(const T* images, int64_t first, int64_t rows, int64_t depth, T* out) const {
+    rows = std::min<int64_t>(rows, Micro::kBlock);
+    std::memset(static_cast<void*>(out), 0, static_cast<size_t>(round_up(depth, Micro::kStep) * Micro::kBlock) * sizeof(T));
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t pixel = (first + r) % (down * across), image = (first + r) / (down * across);
+      window<Micro>(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, r,
+                    out);
+    }
+  }
+
+ private:
+  // Copies `count` neighbouring values to the depths from k on of row r.
+  template <class Micro, class T>
+  static ICPU_INLINE void copy(const T* from, int64_t count, int64_t k, int64_t r, T* out) {
+    while (count > 0) {
+      const int64_t inside = k % Micro::kStep;
+      const int64_t taken = std::min<int64_t>(Micro::kStep - inside, count);
+      T* const to = out + (k / Micro::kStep * Micro::kBlock + r) * Micro::kStep + inside;
+      Micro::copy(from, taken, to);
+      from += taken;
+      k += taken;
+      count -= taken;
+    }
+  }
+
+  template <class Micro, class T>
+  void window(const T* image, int64_t y, int64_t x, int64_t r, T* out) const {
+    for (int64_t ky = 0; ky < kernel_y; ++ky) {
+      const int64_t line = y + ky * dilation_y;
+      if (line < 0 || line >= height) continue;
+      const T* const start = image + line * by_line;
+      const int64_t k = ky * kernel_x * channels;
+      if (dilation_x == 1 && by_pixel == channels) {  // the pixels of a line of the window lie side by side
+        const int64_t from = std::max<int64_t>(0, -x), to = std::min<int64_t>(kernel_x, width - x);
+        if (from < to) copy<Micro>(start + (x + from) * by_pixel, (to - from) * channels, k + from * channels, r, out);
+        continue;
+      }
+      for (int64_t kx = 0; kx < kernel_x; ++kx) {
+        const int64_t column = x + kx * dilation_x;
+        if (column < 0 || column >= width) continue;
+        copy<Micro>(start + column * by_pixel, channels, k + kx * channels, r, out);
+      }
+    }
+  }
+};
+
+}  // namespace icpu::gemm

@@ -1,0 +1,181 @@
+"""Matrix products by kernels of our own: numbers against eager with an fp64 reference, and what is fused into them."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import inductor_cpu
+from inductor_cpu import paths
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.kernels.usable import usable_micro_kernels
+from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
+from inductor_cpu.targets.cpu import ISAS, detect
+
+needs_amx = pytest.mark.skipif(
+    "amx_bf16" not in usable_micro_kernels(detect()), reason="this CPU, or its system, has no AMX tiles of bf16"
+)
+
+#: Sizes around tiles (16, 32), panels (32), steps (32) and the part of the depth in the L1 cache (384).
+ROWS = (1, 2, 15, 16, 17, 31, 32, 33, 64, 71)
+SIZES = ((32, 32), (16, 16), (33, 31), (48, 100), (384, 64), (417, 40), (800, 96))
+
+
+def error(value: torch.Tensor, exact: torch.Tensor) -> float:
+    """RMSE over the RMS of the exact value."""
+    return ((value.double() - exact).square().mean().sqrt() / exact.square().mean().sqrt()).item()
+
+
+@torch.no_grad()
+def check(module: nn.Module, compiled: object, x: torch.Tensor) -> None:
+    """The compiled result is at least about as near to fp64 as eager's, with eager's strides."""
+    eager, result = module(x), compiled(x)  # type: ignore[operator]
+    exact = module.double()(x.double())
+    module.to(x.dtype)
+    assert result.dtype == eager.dtype
+    assert result.stride() == eager.stride()
+    assert error(result, exact) <= 1.2 * error(eager, exact) + 1e-6
+
+
+def prepare(module: nn.Module) -> nn.Module:
+    """In evaluation, in bf16, with statistics that hide nothing."""
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            nn.init.normal_(part.running_mean, 0, 0.1)
+            nn.init.uniform_(part.running_var, 0.5, 1.5)
+            nn.init.uniform_(part.weight, 0.5, 1.5)
+            nn.init.normal_(part.bias)
+    return module.eval().bfloat16().requires_grad_(False)
+
+
+@needs_amx
+@pytest.mark.parametrize(("depth", "columns"), SIZES)
+def test_a_linear_of_any_number_of_rows_is_right(depth: int, columns: int) -> None:
+    torch.manual_seed(depth)
+    module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU()))
+    compiled = torch.compile(module, backend="icpu", dynamic=True)
+    for rows in ROWS:
+        check(module, compiled, torch.randn(rows, depth).bfloat16())
+
+
+@needs_amx
+def test_a_linear_takes_rows_that_are_far_apart() -> None:
+    torch.manual_seed(0)
+    module = prepare(nn.Linear(40, 48))
+    check(module, torch.compile(module, backend="icpu"), torch.randn(20, 3, 64).bfloat16()[:, 1, 3:43])
+
+
+@needs_amx
+def test_numbers_beyond_the_depth_are_not_read() -> None:
+    """A tail of the depth must not meet what lies behind it in memory: nan times 0 is nan."""
+    torch.manual_seed(0)
+    module = prepare(nn.Linear(33, 32))
+    x = torch.full((9, 64), torch.nan).bfloat16()
+    x[:, :33] = torch.randn(9, 33)
+    check(module, torch.compile(module, backend="icpu"), x[:, :33])
+
+
+class Block(nn.Module):
+    """Two convolutions with batch norms, and a residual addition."""
+
+    def __init__(self, channels: int, columns: int, *window: object) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, columns, *window, bias=False)  # type: ignore[arg-type]
+        self.second = nn.Conv2d(columns, columns, 1)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(columns) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.norms[0](self.first(x)))
+        return F.relu(y + self.norms[1](self.second(y)))
+
+
+#: channels, columns, (kernel, stride, padding, dilation), input (batch, height, width)
+CONVOLUTIONS = {
+    "1x1": (64, 32, (1, 1, 0), (2, 7, 9)),
+    "1x1 with a stride": (64, 48, (1, 2, 0), (1, 14, 13)),
+    "3x3": (32, 64, (3, 1, 1), (1, 14, 14)),
+    "3x3 with a stride": (40, 24, (3, 2, 1), (2, 15, 17)),
+    "dilated": (24, 32, (3, 1, 2, 2), (3, 12, 9)),
+    "7x7 of an image": (3, 64, (7, 2, 3), (1, 30, 40)),
+    "a line": (16, 96, ((1, 3), 1, (0, 1)), (1, 5, 8)),
+    "larger than the image": (32, 32, (5, 1, 2), (1, 2, 3)),
+}
+
+
+@needs_amx
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(name: str) -> None:
+    channels, columns, window, (batch, height, width) = CONVOLUTIONS[name]
+    torch.manual_seed(0)
+    module = prepare(Block(channels, columns, *window))
+    x = torch.randn(batch, channels, height, width).bfloat16().contiguous(memory_format=torch.channels_last)
+    check(module, torch.compile(module, backend="icpu"), x)
+    with torch.no_grad():
+        explained = inductor_cpu.explain(module, x)
+    assert explained.extern_calls == 0
+    assert len(explained.kernels) == 2
+
+
+@needs_amx
+def test_a_convolution_serves_any_batch_and_image() -> None:
+    torch.manual_seed(0)
+    module = prepare(Block(16, 32, 3, 1, 1))
+    compiled = torch.compile(module, backend="icpu", dynamic=True)
+    for batch, height in ((2, 8), (1, 9), (3, 16)):
+        check(module, compiled, torch.randn(batch, 16, height, height + 1).bfloat16())
+
+
+@needs_amx
+def test_an_epilogue_may_not_overwrite_the_product_s_operand() -> None:
+    """x + linear(x) has one shape and dies with the addition: every panel of the product still reads all of x."""
+    torch.manual_seed(0)
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(96, 96), nn.Linear(96, 96)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            z = y + self.first(y)
+            return z + self.second(z)
+
+    module = prepare(Residual())
+    check(module, torch.compile(module, backend="icpu"), torch.randn(50, 96).bfloat16())
+
+
+@needs_amx
+def test_a_reduction_over_a_product_s_rows_stays_a_kernel_of_its_own() -> None:
+    torch.manual_seed(0)
+    module = prepare(nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64)))
+    x = torch.randn(10, 64).bfloat16()
+    check(module, torch.compile(module, backend="icpu"), x)
+    with torch.no_grad():
+        assert len(inductor_cpu.explain(module, x).kernels) == 2
+
+
+@needs_amx
+def test_an_edited_weight_is_packed_again() -> None:
+    torch.manual_seed(0)
+    module = prepare(nn.Linear(64, 64))
+    compiled = torch.compile(module, backend="icpu")
+    x = torch.randn(4, 64).bfloat16()
+    check(module, compiled, x)
+    module.weight.mul_(2)
+    check(module, compiled, x)
+
+
+@pytest.mark.parametrize("name", MICRO_KERNELS)
+def test_a_micro_kernel_compiles_also_where_the_cpu_lacks_it(name: str) -> None:
+    row = MICRO_KERNELS[name]
+    isa = next(isa for isa in ISAS if isa.name == row.isa)
+    flags = [*isa.flags, *(flag for _, flag in isa.optional), *(f"-D{define}" for define in isa.defines)]
+    tools = find_toolchain()
+    text = f'#include "icpu.h"\n#include "../gemm/{row.header}"\nicpu::gemm::{row.code}::Thread* unused;\n'
+    command = [*tools.command, *COMMON_FLAGS, *KERNEL_FLAGS, *flags, *tools.includes, "-I", str(paths.prelude().parent)]
+    done = subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], input=text, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
