@@ -9,9 +9,11 @@ TORCH_INSTALL ?= torch==2.13.0
 WORKERS ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FUZZ_ARGS ?=
+SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check bench clean
+.PHONY: help env demo test check fuzz bench clean sweep semantics
 
 help: ## Show the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -38,8 +40,18 @@ check: env ## Format, lint and types
 test: env check ## All checks and all tests
 	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
+fuzz: env ## Random graphs and index expressions against eager (FUZZ_ARGS="--minutes 10 --processes 2")
+	$(PY) -m tests.fuzz --index --minutes 0.5
+	$(PY) -m tests.fuzz $(FUZZ_ARGS)
+
+semantics: env ## Every case of tests/semantics, also those that `make test` leaves out
+	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile -m "" tests/semantics
+
 bench: env ## icpu, eager and stock Inductor in turn, all models (BENCH_ARGS="--help")
 	$(PY) -m bench_suites.compare $(BENCH_ARGS)
+
+sweep: env ## PyTorch's operator database against eager: hours, resumable (SWEEP_ARGS="--help")
+	$(PY) -m tests.sweep $(SWEEP_ARGS)
 
 clean: ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
