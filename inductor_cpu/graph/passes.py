@@ -17,6 +17,7 @@ from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
+from inductor_cpu.graph.wrapped import complete_replays, unwrap_effects
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,11 @@ def always_pack(_rows: int | None, _inner: int, _columns: int, _dtype: torch.dty
 def run_passes(
     gm: fx.GraphModule, static_inputs: Collection[int], prepack: bool, why_not_pack: WhyNotPack = always_pack
 ) -> Prepared:
-    """Clean the graph; with `prepack` (inference), fold and pack what depends on the static inputs, linears where
-    `why_not_pack` has no objection."""
+    """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
+    inputs, linears where `why_not_pack` has no objection."""
     gm.graph.eliminate_dead_code()
+    unwrap_effects(gm)
+    complete_replays(gm)
     if not prepack or not static_inputs:
         return Prepared(gm, None, ())
     keep_result_strides(gm)
