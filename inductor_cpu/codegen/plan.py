@@ -225,7 +225,7 @@ class _PlanBuilder:
 
 def is_whole(view: View, buffer: Buffer) -> bool:
     """Whether a view is the buffer itself; the stride of a dimension of size 1 means nothing."""
-    if view.offset != 0 or view.sizes != buffer.sizes:
+    if view.own or view.offset != 0 or view.sizes != buffer.sizes:
         return False
     strides = zip(view.sizes, view.strides, buffer.strides, strict=True)
     return all(size == 1 or ours == theirs for size, ours, theirs in strides)

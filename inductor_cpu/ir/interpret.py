@@ -375,7 +375,7 @@ class _Run:
 
     def result(self, value: Any) -> object:
         if isinstance(value, View):
-            return self.view(value)
+            return self.view(value).detach() if value.own else self.view(value)
         return value.evaluate(self.symbols) if isinstance(value, Expr) else value
 
 
