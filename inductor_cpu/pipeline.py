@@ -18,13 +18,14 @@ from typing import Any, Literal
 
 import torch
 from torch import fx
+from torch.autograd import forward_ad
 
 from inductor_cpu import paths
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
-from inductor_cpu.errors import IcpuError, InternalError, Unsupported
+from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
 from inductor_cpu.graph.passes import run_passes
 from inductor_cpu.graph.weights import Recipe
 from inductor_cpu.ir import interpret, verify
@@ -61,7 +62,19 @@ class CompiledGraph:
         self.report = report
 
     def __call__(self, inputs: list[Any]) -> Any:
+        if forward_ad._current_level >= 0:
+            refuse_tangents(inputs)
         return self._call(inputs)
+
+
+def refuse_tangents(inputs: list[Any]) -> None:
+    """Raise UserError if an input is a dual tensor: kernels would drop its tangent without a word."""
+    tensors = (x for x in inputs if isinstance(x, torch.Tensor))
+    if any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        raise UserError(
+            "forward-mode automatic differentiation does not reach into a function compiled with icpu."
+            " Call the function without torch.compile, or use torch.func.jvp inside of it."
+        )
 
 
 @dataclass(frozen=True)
