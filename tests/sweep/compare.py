@@ -132,7 +132,7 @@ def _low_precision_difference(
     info = torch.finfo(dtype)
     allowed = ERROR_FACTOR * error + ROUNDINGS * info.eps * exact.abs() + info.smallest_normal * info.eps
     same = (a == b) | (a.isnan() & b.isnan())
-    bad = ~same & ~(finite & ((b - exact).abs() <= allowed))
+    bad = ~same & ~(b.isfinite() & exact.isfinite() & ((b - exact).abs() <= allowed))
     return _describe(a, b, bad) if bool(bad.any()) else None
 
 
