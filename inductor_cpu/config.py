@@ -106,6 +106,9 @@ class Cpp:
     cxx: str | None = _setting(
         None, Kind(str, optional=True), "The C++ compiler. None: the variable CXX, then g++, then clang++."
     )
+    compile_timeout: int = _setting(
+        600, Kind(int, minimum=1), "Seconds after which a run of the C++ compiler is stopped, with an error."
+    )
     max_horizontal_fusion_size: int = _setting(
         16, Kind(int, minimum=1), "Most loops in a kernel that joins loops without a dependency."
     )
@@ -243,8 +246,13 @@ class _Store:
         with self._lock:
             return _build(self._loaded())
 
+    def after_fork(self) -> None:
+        """In the child: a thread that no longer exists may hold the lock."""
+        self._lock = threading.RLock()
+
 
 _STORE = _Store(os.environ)
+os.register_at_fork(after_in_child=_STORE.after_fork)
 
 
 class patch:  # noqa: N801  (same spelling as torch._inductor.config.patch)

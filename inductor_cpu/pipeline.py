@@ -89,7 +89,8 @@ class Machine:
 def machine_for(config: Config) -> Machine:
     """The target, compiler and cache of these settings. Raises UserError, for example when there is no compiler."""
     cache = private_cache() if config.force_disable_caches else open_cache(config.cache_dir)
-    return Machine(target_for(config.cpp.simdlen), find_toolchain(config.cpp.cxx), cache)
+    toolchain = find_toolchain(config.cpp.cxx, config.cpp.compile_timeout)
+    return Machine(target_for(config.cpp.simdlen), toolchain, cache)
 
 
 def warm_up(config: Config) -> None:
