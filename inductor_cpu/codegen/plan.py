@@ -24,6 +24,7 @@ class _PlanBuilder:
         self.buffers: dict[str, Buffer] = self.program.buffer_table
         self.places = dict(schedule.places)
         self.instructions: list[ep.Instruction] = []
+        self.register_count = 0
         self.registers: dict[Any, ep.Reg] = {}  # symbols, and (op, left, right) computed before
         self.slots: dict[Any, ep.Slot] = {}
         self.slot_count = 0
@@ -42,7 +43,7 @@ class _PlanBuilder:
         results = tuple(self.result(value) for value in self.program.results)
         return ep.ExecutionPlan(
             slots=self.slot_count,
-            registers=len(self.registers),
+            registers=self.register_count,
             arena_bytes=arena_bytes,
             arena_at=arena_at,
             constants=constants,
@@ -59,7 +60,8 @@ class _PlanBuilder:
         return slot
 
     def new_register(self, key: Any) -> ep.Reg:
-        register = ep.Reg(len(self.registers))
+        register = ep.Reg(self.register_count)
+        self.register_count += 1
         self.registers[key] = register
         return register
 
@@ -68,7 +70,7 @@ class _PlanBuilder:
         for spec in self.program.inputs:
             if spec.buffer is not None:
                 self.instructions.append(ep.LoadInput(self.new_slot(spec.buffer), spec.position))
-            elif spec.symbol is not None:
+            elif spec.symbol is not None and spec.symbol not in self.registers:  # a size may be passed twice
                 self.instructions.append(ep.LoadInt(self.new_register(spec.symbol), spec.position))
         for binding in self.program.bindings:
             if self.buffers[binding.buffer].kind == "input":
