@@ -352,7 +352,8 @@ class _Run:
 
     def call(self, node: Extern) -> None:
         args, kwargs = [self.value(a) for a in node.args], {k: self.value(v) for k, v in node.kwargs}
-        results = list(_flatten(node.target(*args, **kwargs)))
+        returned = node.target(*args, **kwargs)
+        results = [] if returned is None else list(_flatten(returned))
         if len(results) != len(node.outputs):
             raise InternalError("interpret", f"{node.name} gave {len(results)} results, expected {len(node.outputs)}")
         for position, symbol in node.int_outputs:
