@@ -109,6 +109,11 @@ class Cpp:
     compile_timeout: int = _setting(
         600, Kind(int, minimum=1), "Seconds after which a run of the C++ compiler is stopped, with an error."
     )
+    sanitize: bool = _setting(
+        False,
+        _BOOL,
+        "Build with AddressSanitizer and UndefinedBehaviorSanitizer; the process must preload their runtime.",
+    )
     max_horizontal_fusion_size: int = _setting(
         16, Kind(int, minimum=1), "Most loops in a kernel that joins loops without a dependency."
     )
@@ -140,6 +145,9 @@ class Config:
     force_disable_caches: bool = _setting(False, _BOOL, "Compile every kernel anew; read and write no cache.")
     debug_interpret: bool = _setting(
         False, _BOOL, "Run programs with the reference interpreter in place of kernels, to bisect a wrong number."
+    )
+    debug_redzones: bool = _setting(
+        False, _BOOL, "Guard bytes around every buffer, checked after each kernel: slow, finds writes out of bounds."
     )
 
 

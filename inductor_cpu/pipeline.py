@@ -31,7 +31,7 @@ from inductor_cpu.graph.weights import Recipe
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
 from inductor_cpu.ir.nodes import LoopNest, Program
-from inductor_cpu.ir.plan import ExecutionPlan, KernelSource
+from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
 from inductor_cpu.kernels import linear
 from inductor_cpu.lower.graph import lower_graph
@@ -89,7 +89,7 @@ class Machine:
 def machine_for(config: Config) -> Machine:
     """The target, compiler and cache of these settings. Raises UserError, for example when there is no compiler."""
     cache = private_cache() if config.force_disable_caches else open_cache(config.cache_dir)
-    toolchain = find_toolchain(config.cpp.cxx, config.cpp.compile_timeout)
+    toolchain = find_toolchain(config.cpp.cxx, config.cpp.compile_timeout, config.cpp.sanitize)
     return Machine(target_for(config.cpp.simdlen), toolchain, cache)
 
 
@@ -154,8 +154,10 @@ def _compile(
         return _interpreted(program, kind, trace)
     machine = machine_for(config)
     cores = config.cpp.threads if config.cpp.threads > 0 else machine.target.cores
+    redzone = REDZONE if config.debug_redzones else 0
     with trace.stage("schedule"):
-        schedule = schedule_program(program, _lanes(machine.target), cores, config.cpp.max_horizontal_fusion_size)
+        lanes, most = _lanes(machine.target), config.cpp.max_horizontal_fusion_size
+        schedule = schedule_program(program, lanes, cores, most, redzone)
     if config.verify:
         with trace.stage("verify"):
             verify.verify_schedule(schedule)
@@ -163,7 +165,7 @@ def _compile(
         trace.dump("schedule", show(schedule), before=len(program.nodes), after=len(schedule.steps))
     with trace.stage("codegen"):
         sources, symbols = _generate(schedule, machine.target, _choices(config))
-        plan = build_plan(schedule, symbols)
+        plan = build_plan(schedule, symbols, redzone)
     if trace.dumping:
         trace.dump("codegen", show(plan))
         for source in sources:
