@@ -9,12 +9,16 @@ TORCH_INSTALL ?= torch==2.13.0
 WORKERS ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+BENCH_OUT ?= bench_results/$(shell date +%Y%m%d-%H%M%S)
+FIGURES_ARGS ?=
+FUZZ_ARGS ?=
+SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check bench clean
+.PHONY: help env demo test check fuzz bench bench-all figures clean sweep semantics
 
 help: ## Show the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 env: $(VENV)/.ready ## Make the environment: torch, this package (editable), tests and benchmarks
 
@@ -38,8 +42,26 @@ check: env ## Format, lint and types
 test: env check ## All checks and all tests
 	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-bench: env ## icpu, eager and stock Inductor in turn, all models (BENCH_ARGS="--help")
-	$(PY) -m bench_suites.compare $(BENCH_ARGS)
+fuzz: env ## Random graphs and index expressions against eager (FUZZ_ARGS="--minutes 10 --processes 2")
+	$(PY) -m tests.fuzz --index --minutes 0.5
+	$(PY) -m tests.fuzz $(FUZZ_ARGS)
+
+semantics: env ## Every case of tests/semantics, also those that `make test` leaves out
+	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile -m "" tests/semantics
+
+bench: env ## A ten-minute selection of the three suites, and a page of it (BENCH_ARGS="--threads 1")
+	$(PY) -m bench_suites run all --quick --out $(BENCH_OUT) $(BENCH_ARGS); code=$$?; \
+	  $(PY) -m bench_suites report $(BENCH_OUT) && exit $$code
+
+bench-all: env ## All models of the suites: hours (BENCH_ARGS="--torchbench-dir ../benchmark --resume" BENCH_OUT=folder)
+	$(PY) -m bench_suites run all --out $(BENCH_OUT) $(BENCH_ARGS); code=$$?; \
+	  $(PY) -m bench_suites report $(BENCH_OUT) && exit $$code
+
+figures: env ## Nine models, first calls cold and warm, and call overhead (FIGURES_ARGS="--help")
+	$(PY) -m bench_suites.compare $(FIGURES_ARGS)
+
+sweep: env ## PyTorch's operator database against eager: hours, resumable (SWEEP_ARGS="--help")
+	$(PY) -m tests.sweep $(SWEEP_ARGS)
 
 clean: ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""`make bench`: icpu, eager and stock Inductor, on the same models, in turn in one process.
+"""`make figures`: icpu, eager and stock Inductor, on the same models, in turn in one process.
 
 Each model runs in a process of its own with a time limit, so that one failure is one row. First calls are measured in
 further processes: cold with empty caches, warm with the caches that the cold one left. The table is Markdown; the

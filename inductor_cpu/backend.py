@@ -99,7 +99,8 @@ def compile_dynamo_graph(
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    return compiler(gm, example_inputs)
+    with torch._functorch.config.patch(unlift_effect_tokens=True):  # else None is passed for tokens at run time
+        return compiler(gm, example_inputs)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class _GraphCompiler:
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         trace = Trace(_graph_name(self.kind), self.config.dump)
         log.info("compile %s: %d nodes", trace.graph, len(gm.graph.nodes))
-        strides = output_strides(gm)
+        strides, numbers = output_strides(gm), number_results(gm)
         try:
             compiled = compile_graph(
                 gm,
@@ -133,15 +134,21 @@ class _GraphCompiler:
         log.info("compiled %s in %.0f ms", trace.graph, sum(t.ms for t in trace.timings))
         if self.observe is not None:
             self.observe(compiled.report)
-        return _boxed_function(compiled) if self.kind == "backward" else compiled
+        return _boxed_function(compiled, numbers) if numbers or self.kind == "backward" else compiled
 
 
-def _boxed_function(compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """`compiled` as a function. Dynamo wraps a backward and copies the attributes of the instance only, so that a mark
-    on the class would be lost and the arguments would come unboxed."""
+def _boxed_function(
+    compiled: Callable[[list[Any]], Any], numbers: Mapping[int, type[bool] | type[float]]
+) -> Callable[[list[Any]], Any]:
+    """`compiled` as a function, whose results at these positions are bools and floats. Dynamo wraps a backward and
+    copies the attributes of the instance only, so that a mark on the class would be lost and the arguments would come
+    unboxed."""
 
     def call(args: list[Any]) -> Any:
-        return compiled(args)
+        results = compiled(args)
+        for position, kind in numbers.items():
+            results[position] = kind(results[position])
+        return results
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
@@ -167,6 +174,16 @@ def output_strides(gm: fx.GraphModule) -> list[tuple[int, ...] | None]:
     assert isinstance(outputs, list | tuple)
     values = [o.meta.get("val") if isinstance(o, fx.Node) else None for o in outputs]
     return [_concrete_strides(v) for v in values]
+
+
+def number_results(gm: fx.GraphModule) -> dict[int, type[bool] | type[float]]:
+    """Position -> type of the results that are bools or floats made from sizes. A plan has ints (1 or 0) and 0-dim
+    tensors for them."""
+    (outputs,) = gm.graph.output_node().args
+    assert isinstance(outputs, list | tuple)
+    kinds: dict[type, type[bool] | type[float]] = {torch.SymBool: bool, torch.SymFloat: float}
+    values = [o.meta.get("val") if isinstance(o, fx.Node) else None for o in outputs]
+    return {position: kinds[type(value)] for position, value in enumerate(values) if type(value) in kinds}
 
 
 def _concrete_strides(value: object) -> tuple[int, ...] | None:

@@ -106,6 +106,14 @@ class Cpp:
     cxx: str | None = _setting(
         None, Kind(str, optional=True), "The C++ compiler. None: the variable CXX, then g++, then clang++."
     )
+    compile_timeout: int = _setting(
+        600, Kind(int, minimum=1), "Seconds after which a run of the C++ compiler is stopped, with an error."
+    )
+    sanitize: bool = _setting(
+        False,
+        _BOOL,
+        "Build with AddressSanitizer and UndefinedBehaviorSanitizer; the process must preload their runtime.",
+    )
     max_horizontal_fusion_size: int = _setting(
         16, Kind(int, minimum=1), "Most loops in a kernel that joins loops without a dependency."
     )
@@ -137,6 +145,9 @@ class Config:
     force_disable_caches: bool = _setting(False, _BOOL, "Compile every kernel anew; read and write no cache.")
     debug_interpret: bool = _setting(
         False, _BOOL, "Run programs with the reference interpreter in place of kernels, to bisect a wrong number."
+    )
+    debug_redzones: bool = _setting(
+        False, _BOOL, "Guard bytes around every buffer, checked after each kernel: slow, finds writes out of bounds."
     )
 
 
@@ -243,8 +254,13 @@ class _Store:
         with self._lock:
             return _build(self._loaded())
 
+    def after_fork(self) -> None:
+        """In the child: a thread that no longer exists may hold the lock."""
+        self._lock = threading.RLock()
+
 
 _STORE = _Store(os.environ)
+os.register_at_fork(after_in_child=_STORE.after_fork)
 
 
 class patch:  # noqa: N801  (same spelling as torch._inductor.config.patch)

@@ -18,20 +18,21 @@ from typing import Any, Literal
 
 import torch
 from torch import fx
+from torch.autograd import forward_ad
 
 from inductor_cpu import paths
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
-from inductor_cpu.errors import IcpuError, InternalError, Unsupported
+from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
 from inductor_cpu.graph.passes import run_passes
 from inductor_cpu.graph.weights import Recipe
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import LoopNest, Program
-from inductor_cpu.ir.plan import ExecutionPlan, KernelSource
+from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
 from inductor_cpu.kernels import linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
@@ -63,7 +64,19 @@ class CompiledGraph:
         self.report = report
 
     def __call__(self, inputs: list[Any]) -> Any:
+        if forward_ad._current_level >= 0:
+            refuse_tangents(inputs)
         return self._call(inputs)
+
+
+def refuse_tangents(inputs: list[Any]) -> None:
+    """Raise UserError if an input is a dual tensor: kernels would drop its tangent without a word."""
+    tensors = (x for x in inputs if isinstance(x, torch.Tensor))
+    if any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        raise UserError(
+            "forward-mode automatic differentiation does not reach into a function compiled with icpu."
+            " Call the function without torch.compile, or use torch.func.jvp inside of it."
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,8 @@ class Machine:
 def machine_for(config: Config) -> Machine:
     """The target, compiler and cache of these settings. Raises UserError, for example when there is no compiler."""
     cache = private_cache() if config.force_disable_caches else open_cache(config.cache_dir)
-    return Machine(target_for(config.cpp.simdlen), find_toolchain(config.cpp.cxx), cache)
+    toolchain = find_toolchain(config.cpp.cxx, config.cpp.compile_timeout, config.cpp.sanitize)
+    return Machine(target_for(config.cpp.simdlen), toolchain, cache)
 
 
 def warm_up(config: Config) -> None:
@@ -142,8 +156,10 @@ def _compile(
         return _interpreted(program, kind, trace)
     machine = machine_for(config)
     cores = config.cpp.threads if config.cpp.threads > 0 else machine.target.cores
+    redzone = REDZONE if config.debug_redzones else 0
     with trace.stage("schedule"):
-        schedule = schedule_program(program, _lanes(machine.target), cores, config.cpp.max_horizontal_fusion_size)
+        lanes, most = _lanes(machine.target), config.cpp.max_horizontal_fusion_size
+        schedule = schedule_program(program, lanes, cores, most, redzone)
     if config.verify:
         with trace.stage("verify"):
             verify.verify_schedule(schedule)
@@ -151,7 +167,7 @@ def _compile(
         trace.dump("schedule", show(schedule), before=len(program.nodes), after=len(schedule.steps))
     with trace.stage("codegen"):
         sources, symbols = _generate(schedule, machine.target, _choices(config))
-        plan = build_plan(schedule, symbols)
+        plan = build_plan(schedule, symbols, redzone)
     if trace.dumping:
         trace.dump("codegen", show(plan))
         for source in sources:

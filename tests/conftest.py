@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +12,22 @@ import torch
 import torch._dynamo
 
 import bench_suites
+from inductor_cpu.runtime.cache import content_key
+from inductor_cpu.runtime.private import why_parents_unsafe
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+def _cache_folder() -> str:
+    """Inside the checkout; elsewhere if other users may write to a folder above it, as on some build machines."""
+    inside = ROOT / "build" / "test_kernel_cache"
+    outside = Path(tempfile.gettempdir()) / f"icpu-tests-{os.geteuid()}" / content_key(str(ROOT))
+    return str(outside if why_parents_unsafe(inside.parent) else inside)
+
+
 # Before any test imports the package: it reads its environment once. The cache outlives a run; its keys are contents.
 os.environ.setdefault("ICPU_VERIFY", "1")
-os.environ.setdefault("ICPU_CACHE_DIR", str(ROOT / "build" / "test_kernel_cache"))
+os.environ.setdefault("ICPU_CACHE_DIR", _cache_folder())
 
 # Declares torchvision's operators before any test imports timm.
 assert bench_suites.torchvision_ops.LIBRARY is not None

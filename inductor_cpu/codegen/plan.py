@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
-from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import Kernel, Schedule, Step
 from inductor_cpu.ir.nodes import Buffer, Extern, SizeBinding, View
 
 
-def build_plan(schedule: Schedule, symbols: Mapping[int, str]) -> ep.ExecutionPlan:
-    """The plan of a schedule. symbols: for each step that is a kernel, by position, the name of its function."""
-    return _PlanBuilder(schedule, symbols).run()
+def build_plan(schedule: Schedule, symbols: Mapping[int, str], redzone: int = 0) -> ep.ExecutionPlan:
+    """The plan of a schedule. symbols: for each step that is a kernel, by position, the name of its function. redzone:
+    the bytes that the schedule keeps free around each buffer, which are then guarded."""
+    return _PlanBuilder(schedule, symbols, redzone).run()
 
 
 class _PlanBuilder:
-    def __init__(self, schedule: Schedule, symbols: Mapping[int, str]) -> None:
-        self.schedule, self.symbols = schedule, symbols
+    def __init__(self, schedule: Schedule, symbols: Mapping[int, str], redzone: int) -> None:
+        self.schedule, self.symbols, self.redzone = schedule, symbols, redzone
         self.program = schedule.program
         self.buffers: dict[str, Buffer] = self.program.buffer_table
         self.places = dict(schedule.places)
         self.instructions: list[ep.Instruction] = []
+        self.register_count = 0
         self.registers: dict[Any, ep.Reg] = {}  # symbols, and (op, left, right) computed before
         self.slots: dict[Any, ep.Slot] = {}
         self.slot_count = 0
@@ -34,20 +36,24 @@ class _PlanBuilder:
         arena_bytes = self.integer(self.schedule.arena_bytes)
         arena_at = len(self.instructions)
         last_use = self.last_uses()
+        guarded = guards(self.schedule) if self.redzone else {}
         for number, step in enumerate(self.schedule.steps):
+            self.guard(guarded.get(number, ((), ()))[0])
             self.step(number, step)
+            self.unguard(guarded.get(number, ((), ()))[1])
             dead = tuple(self.slots[name] for name in last_use.get(number, ()) if name in self.slots)
             if dead:
                 self.instructions.append(ep.Free(dead))
         results = tuple(self.result(value) for value in self.program.results)
         return ep.ExecutionPlan(
             slots=self.slot_count,
-            registers=len(self.registers),
+            registers=self.register_count,
             arena_bytes=arena_bytes,
             arena_at=arena_at,
             constants=constants,
             instructions=tuple(self.instructions),
             results=results,
+            redzone=self.redzone,
         )
 
     # -- stores ------------------------------------------------------------------------------------------------------
@@ -59,7 +65,8 @@ class _PlanBuilder:
         return slot
 
     def new_register(self, key: Any) -> ep.Reg:
-        register = ep.Reg(len(self.registers))
+        register = ep.Reg(self.register_count)
+        self.register_count += 1
         self.registers[key] = register
         return register
 
@@ -68,7 +75,7 @@ class _PlanBuilder:
         for spec in self.program.inputs:
             if spec.buffer is not None:
                 self.instructions.append(ep.LoadInput(self.new_slot(spec.buffer), spec.position))
-            elif spec.symbol is not None:
+            elif spec.symbol is not None and spec.symbol not in self.registers:  # a size may be passed twice
                 self.instructions.append(ep.LoadInt(self.new_register(spec.symbol), spec.position))
         for binding in self.program.bindings:
             if self.buffers[binding.buffer].kind == "input":
@@ -139,7 +146,17 @@ class _PlanBuilder:
         if buffer.name in self.places or buffer.name in self.slots:
             return
         sizes, strides = self.integers(buffer.sizes), self.integers(buffer.strides)
-        self.instructions.append(ep.Alloc(self.new_slot(buffer.name), buffer.dtype, sizes, strides))
+        self.instructions.append(ep.Alloc(self.new_slot(buffer.name), buffer.dtype, sizes, strides, buffer.name))
+
+    def guard(self, names: Sequence[str]) -> None:
+        for name in names:
+            buffer = self.buffers[name]
+            size = self.integer(product(buffer.sizes) * buffer.dtype.itemsize)
+            self.instructions.append(ep.Guard(name, self.integer(self.places[name].offset), size))
+
+    def unguard(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.instructions.append(ep.Unguard(self.integer(self.places[name].offset)))
 
     def pointer(self, name: str) -> ep.Slot | ep.ArenaRef:
         if name in self.places:
@@ -223,9 +240,27 @@ class _PlanBuilder:
         return table
 
 
+def guards(schedule: Schedule) -> dict[int, tuple[list[str], list[str]]]:
+    """step -> the buffers of the arena that live from this step, and those that die in it. One that takes the place of
+    another in the same step only comes."""
+    places = dict(schedule.places)
+    lives: dict[str, list[int]] = {}
+    for number, step in enumerate(schedule.steps):
+        for name in sorted(buffers_of(step) & places.keys()):
+            lives.setdefault(name, [number]).append(number)
+    table: dict[int, tuple[list[str], list[str]]] = {}
+    starts = {(places[name].offset, steps[0]) for name, steps in lives.items()}
+    for name, steps in lives.items():
+        table.setdefault(steps[0], ([], []))[0].append(name)
+        end = steps[-1]
+        if steps[0] == end or (places[name].offset, end) not in starts:
+            table.setdefault(end, ([], []))[1].append(name)
+    return table
+
+
 def is_whole(view: View, buffer: Buffer) -> bool:
     """Whether a view is the buffer itself; the stride of a dimension of size 1 means nothing."""
-    if view.offset != 0 or view.sizes != buffer.sizes:
+    if view.own or view.offset != 0 or view.sizes != buffer.sizes:
         return False
     strides = zip(view.sizes, view.strides, buffer.strides, strict=True)
     return all(size == 1 or ours == theirs for size, ours, theirs in strides)

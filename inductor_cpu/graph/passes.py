@@ -18,6 +18,7 @@ from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_lin
 from inductor_cpu.graph.products import MicroKernelChoice
 from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
+from inductor_cpu.graph.wrapped import complete_replays, unwrap_effects
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,11 @@ def run_passes(
     why_not_pack: WhyNotPack = always_pack,
     micro_kernel: MicroKernelChoice = no_micro_kernel,
 ) -> Prepared:
-    """Clean the graph; with `prepack` (inference), fold and pack what depends on the static inputs, linears where
-    `why_not_pack` has no objection, by kernels of our own where `micro_kernel` names one."""
+    """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
+    inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` names one."""
     gm.graph.eliminate_dead_code()
+    unwrap_effects(gm)
+    complete_replays(gm)
     if not prepack or not static_inputs:
         return Prepared(gm, None, ())
     keep_result_strides(gm)

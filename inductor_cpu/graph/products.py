@@ -66,7 +66,7 @@ def use_micro_kernel_for_convolution(graph: fx.Graph, conv: fx.Node, name: str, 
 
 
 def _scale_and_bias(graph: fx.Graph, last: fx.Node, bias: Any) -> tuple[fx.Node | None, Any]:
-    """(scale, bias) of a convolution that ends with `last`: (y + bias) * scale + shift = y * scale + (bias * scale + shift)."""
+    """(scale, bias) of a convolution that ends with `last`: (y + bias) * s + t = y * s + (bias * s + t)."""
     if last.target is not SCALE_SHIFT:
         return None, bias
     _, scale, shift = args_of(last)

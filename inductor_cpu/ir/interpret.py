@@ -357,7 +357,8 @@ class _Run:
 
     def call(self, node: Extern) -> None:
         args, kwargs = [self.value(a) for a in node.args], {k: self.value(v) for k, v in node.kwargs}
-        results = list(_flatten(node.target(*args, **kwargs)))
+        returned = node.target(*args, **kwargs)
+        results = [] if returned is None else list(_flatten(returned))
         if len(results) != len(node.outputs):
             raise InternalError("interpret", f"{node.name} gave {len(results)} results, expected {len(node.outputs)}")
         for position, symbol in node.int_outputs:
@@ -395,7 +396,7 @@ class _Run:
 
     def result(self, value: Any) -> object:
         if isinstance(value, View):
-            return self.view(value)
+            return self.view(value).detach() if value.own else self.view(value)
         return value.evaluate(self.symbols) if isinstance(value, Expr) else value
 
 

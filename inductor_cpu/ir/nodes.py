@@ -127,12 +127,18 @@ class LoopNest:
 
 @dataclass(frozen=True)
 class View:
-    """A strided view of a buffer, as an argument of an extern call; offset in elements from the buffer's start."""
+    """A strided view of a buffer, as an argument of an extern call or a result; offset in elements from the buffer's
+    start. own: a tensor object of its own, also if another result is the same view (y and y.detach())."""
 
     buffer: str
     sizes: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     offset: Expr
+    own: bool = False
+
+
+#: The mark in an FX node's meta on a call that must keep its place among others: it has effects.
+ORDERED = "icpu_ordered"
 
 
 @dataclass(frozen=True)

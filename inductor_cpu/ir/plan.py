@@ -17,6 +17,9 @@ from typing import Any, Union
 
 import torch
 
+REDZONE = 64
+"""Bytes of a red zone (`ExecutionPlan.redzone`), which keep the alignment of a buffer."""
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -89,12 +92,15 @@ class Compute:
 
 @dataclass(frozen=True)
 class Alloc:
-    """slot <- a new uninitialised CPU tensor; sizes and strides in elements. Used for outputs."""
+    """slot <- a new uninitialised CPU tensor; sizes and strides in elements. Used for outputs.
+
+    `label` is for people."""
 
     slot: Slot
     dtype: torch.dtype
     sizes: tuple[IntLike, ...]
     strides: tuple[IntLike, ...]
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,23 @@ class Restride:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """From now on the red zones before and after arena memory (`bytes` at `offset`) are checked after each call of a
+    kernel or an operator. What was guarded at that offset is guarded no longer. `label` names it in the error."""
+
+    label: str
+    offset: IntLike
+    bytes: IntLike
+
+
+@dataclass(frozen=True)
+class Unguard:
+    """The red zones of the memory at this offset of the arena are checked no longer."""
+
+    offset: IntLike
+
+
+@dataclass(frozen=True)
 class Free:
     """Drop the tensors in these slots."""
 
@@ -168,7 +191,20 @@ class Free:
 
 
 Instruction = Union[
-    LoadInput, LoadInt, SizeOf, StrideOf, Compute, Alloc, ArenaView, StridedView, KernelCall, ExternCall, Restride, Free
+    LoadInput,
+    LoadInt,
+    SizeOf,
+    StrideOf,
+    Compute,
+    Alloc,
+    ArenaView,
+    StridedView,
+    KernelCall,
+    ExternCall,
+    Restride,
+    Guard,
+    Unguard,
+    Free,
 ]
 
 
@@ -177,7 +213,9 @@ class ExecutionPlan:
     """`results` are what the graph returns, in order: Slot (tensor), Reg (int), or None / a Python constant.
 
     `constants` are tensors put into their slots before the first instruction. `arena_bytes` is evaluated after
-    the instructions before `arena_at` ran (sizes must be known), i.e. the arena is acquired at that position."""
+    the instructions before `arena_at` ran (sizes must be known), i.e. the arena is acquired at that position.
+
+    `redzone`: bytes of guard memory before and after what `Alloc` and `Guard` name; 0 for none."""
 
     slots: int
     registers: int
@@ -186,6 +224,7 @@ class ExecutionPlan:
     constants: tuple[tuple[Slot, torch.Tensor], ...]
     instructions: tuple[Instruction, ...]
     results: tuple[Any, ...]
+    redzone: int = 0
 
 
 @dataclass(frozen=True)

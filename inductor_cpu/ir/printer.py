@@ -37,6 +37,7 @@ from inductor_cpu.ir.plan import (
     ExecutionPlan,
     ExternCall,
     Free,
+    Guard,
     KernelCall,
     KernelSource,
     LoadInput,
@@ -47,6 +48,7 @@ from inductor_cpu.ir.plan import (
     Slot,
     StridedView,
     StrideOf,
+    Unguard,
 )
 
 _SHORT = {
@@ -349,6 +351,16 @@ def _(value: ExternCall) -> str:
 @show.register
 def _(value: Restride) -> str:
     return f"restride {show(value.slot)} to {_shape(value)}"
+
+
+@show.register
+def _(value: Guard) -> str:
+    return f"guard {value.label}: {show(value.bytes)} bytes at arena+{show(value.offset)}"
+
+
+@show.register
+def _(value: Unguard) -> str:
+    return f"unguard arena+{show(value.offset)}"
 
 
 @show.register

@@ -359,7 +359,10 @@ def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]
     buffers = [schedule.program.buffer(name) for name, _ in schedule.places]
     for buffer in buffers:
         exprs += [*buffer.sizes, *buffer.strides]
-    values = {symbol: max(symbol.lo, 1) + sample for expr in exprs for symbol in expr.symbols}
+    symbols = {symbol for expr in exprs for symbol in expr.symbols}
+    values = _possible_sizes(symbols, buffers, sample)
+    if values is None:
+        return
     total = schedule.arena_bytes.evaluate(values)
     spans = []
     for (name, place), buffer in zip(schedule.places, buffers, strict=True):
@@ -376,6 +379,16 @@ def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]
             apart = span[3] <= other[2] or other[3] <= span[2] or span[2] == span[3] or other[2] == other[3]
             check.require(apart or in_place, f"{span[4]} and {other[4]} overlap in the arena while both are live")
         active.append(span)
+
+
+def _possible_sizes(symbols: set[Sym], buffers: list[Buffer], sample: int) -> dict[Sym, int] | None:
+    """Values for which no size of a buffer is negative (the guards of the graph allow no others); None if none of
+    those tried is such."""
+    for scale in (1, 8, 64, 512):
+        values = {symbol: max(symbol.lo, 1) + sample * scale for symbol in symbols}
+        if all(size.evaluate(values) >= 0 for buffer in buffers for size in buffer.sizes):
+            return values
+    return None
 
 
 def _extent(buffer: Buffer) -> Expr:

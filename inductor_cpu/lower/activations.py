@@ -117,12 +117,12 @@ def hardsigmoid_backward(grad: Term, x: Term) -> Term:
 
 @formula(aten.hardtanh.default, wide=False, floating=False)
 def hardtanh(x: Term, min_val: Number = -1, max_val: Number = 1) -> Term:
-    return x.maximum(min_val).minimum(max_val)
+    return x.clamped(min_val, max_val)
 
 
 @formula(aten.relu6.default, wide=False, floating=False)
 def relu6(x: Term) -> Term:
-    return x.maximum(0).minimum(6)
+    return x.clamped(0, 6)
 
 
 @formula(aten.hardtanh_backward.default, tensors=2)

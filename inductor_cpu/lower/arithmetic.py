@@ -208,7 +208,9 @@ def _bounded(ctx: Lowering, node: fx.Node, x: Any, low: Any, high: Any) -> Tenso
         for bound, limit in zip(
             bounds, [o for o, v in (("maximum", low), ("minimum", high)) if v is not None], strict=True
         ):
-            term = term.op(limit, Term(body, bound))
+            other = Term(body, bound)
+            # Of equal values (zeros of both signs) the second is the result: eager keeps x beside a number.
+            term = term.op(limit, other) if isinstance(given[0], TensorValue) else other.op(limit, term)
         return term.value
 
     return elementwise(ctx, node, compute, (x, *given), dtype)
@@ -271,7 +273,7 @@ def round_decimals(ctx: Lowering, node: fx.Node, x: Any, decimals: int = 0) -> T
         term, scale = Term(body, value), 10.0 ** abs(decimals)
         return ((term * scale).op("round") / scale if decimals > 0 else (term / scale).op("round") * scale).value
 
-    return elementwise(ctx, node, compute, (x,), dtype)
+    return elementwise(ctx, node, compute, (x,), dtype, wide=True)
 
 
 @formula(aten.heaviside.default, tensors=2, wide=False, floating=False)

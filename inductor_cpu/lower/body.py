@@ -10,7 +10,7 @@ from inductor_cpu.ir.index import Expr, as_expr, of, value_symbol
 from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Reduce, Scalar
 from inductor_cpu.ir.numbers import round_to
 from inductor_cpu.ir.ops import result_dtype
-from inductor_cpu.ir.rewrite import Editor
+from inductor_cpu.ir.rewrite import Editor, value_positions
 from inductor_cpu.lower.values import TensorValue
 
 Number = bool | int | float
@@ -44,7 +44,11 @@ class Body(Editor):
 
     def load(self, tensor: TensorValue, position: Sequence[Expr], mask: int | None = None, fill: Number = 0) -> int:
         """The tensor's element at a logical position (sizes of 1 broadcast)."""
-        return self.emit(Load(tensor.buffer, tensor.at(position), tensor.dtype, mask, represent(fill, tensor.dtype)))
+        loaded = self.emit(Load(tensor.buffer, tensor.at(position), tensor.dtype, mask, represent(fill, tensor.dtype)))
+        # A checked index into one element is not part of the address. The check has to stay.
+        for checked in value_positions(p for d, p in zip(tensor.dims, position, strict=True) if d.size == 1):
+            loaded = self.op("where", self.op("ge", checked, self.const(0, torch.int64)), loaded, loaded)
+        return loaded
 
     def op(self, name: str, *args: int) -> int:
         """A scalar op on values of one dtype (see `ir/ops.py`)."""

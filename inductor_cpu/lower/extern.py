@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.nodes import Extern, View
-from inductor_cpu.lower.context import Lowering, meta_of
+from inductor_cpu.ir.index import ZERO, Expr, Sym, product
+from inductor_cpu.ir.nodes import ORDERED, Extern, View
+from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
 from inductor_cpu.lower.library import LIBRARY
 from inductor_cpu.lower.sizes import new_symbol, size_expr, size_exprs, stride_exprs
 from inductor_cpu.lower.values import TensorValue, loop_dims, point
@@ -22,6 +24,10 @@ RANDOM = "random numbers follow eager's generator stream"
 
 #: Attention kernels are tagged as random for the sake of their dropout: its position among the arguments.
 _DROPOUT: dict[Any, int] = {aten._scaled_dot_product_flash_attention_for_cpu.default: 3}
+
+
+#: Operators that count from the start of their first argument's storage.
+_OF_STORAGE = frozenset({aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default})
 
 
 def is_random(node: fx.Node) -> bool:
@@ -59,6 +65,63 @@ def argument(ctx: Lowering, node: fx.Node, value: Any) -> Any:
     return value
 
 
+@dataclass(frozen=True)
+class FloatCall:
+    """A call of an operator some of whose arguments are floats that a program has as 0-dim tensors.
+
+    marks: nested as the arguments (positional, named), True for such a float."""
+
+    target: Any
+    marks: tuple[Any, Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        positional = [_unwrapped(arg, mark) for arg, mark in zip(args, self.marks[0], strict=True)]
+        return self.target(*positional, **{name: _unwrapped(arg, self.marks[1][name]) for name, arg in kwargs.items()})
+
+    def __str__(self) -> str:
+        return str(self.target)
+
+
+def _unwrapped(value: Any, mark: Any) -> Any:
+    if mark is True and isinstance(value, torch.Tensor):
+        return value.item()
+    if isinstance(value, (tuple, list)):
+        return [_unwrapped(item, inner) for item, inner in zip(value, mark, strict=True)]
+    return value
+
+
+def called(node: fx.Node) -> Any:
+    """What an extern call of a node calls."""
+    if not any(isinstance(meta_of(n), torch.SymFloat) for n in node.all_input_nodes if "val" in n.meta):
+        return node.target
+    is_float = lambda n: isinstance(n.meta.get("val"), torch.SymFloat)  # noqa: E731
+    return FloatCall(node.target, fx.map_arg((tuple(node.args), dict(node.kwargs)), is_float))
+
+
+def with_storage(ctx: Lowering, node: fx.Node, view: View) -> View:
+    """`view` where it lies in its storage as in eager mode: an input's own memory, or a copy that has a storage of its
+    own. A temp does not: it lies somewhere in the arena. Raises Unsupported for a view of which eager's storage has
+    more than the view."""
+    fake, buffer = meta_of(node.args[0]), ctx.buffers[view.buffer]  # type: ignore[arg-type]
+    if same_strides(view, stride_exprs(fake.stride())):
+        if buffer.kind == "input":
+            return view
+        whole = size_expr(fake.storage_offset()) == 0 and same_strides(view, contiguous_strides(view.sizes))
+        if whole and size_expr(fake.untyped_storage().nbytes() // fake.element_size()) == product(view.sizes):
+            copy = ctx.new_buffer(buffer.dtype, view.sizes, view.strides, "extern")
+            name, reason = ctx.fresh("extern"), f"{node.target} counts from the start of a storage"
+            ctx.nodes.append(Extern(name, aten.clone.default, (view,), (), (copy.name,), reason))
+            return View(copy.name, view.sizes, view.strides, ZERO)
+    raise Unsupported(node, f"{node.target} of a tensor that is not all of its storage")
+
+
+def same_strides(view: View, strides: Sequence[Expr]) -> bool:
+    """Whether a view has these strides, where they mean something."""
+    if any(size == 0 for size in view.sizes):
+        return True
+    return all(size == 1 or a == b for size, a, b in zip(view.sizes, view.strides, strides, strict=True))
+
+
 def result(ctx: Lowering, node: fx.Node, fake: Any, outputs: list[str | None], ints: list[tuple[int, Sym]]) -> Any:
     """Buffers for the results that `fake` describes, appended to `outputs` in flattened order."""
     if isinstance(fake, torch.Tensor):
@@ -85,6 +148,8 @@ def result(ctx: Lowering, node: fx.Node, fake: Any, outputs: list[str | None], i
 def call(ctx: Lowering, node: fx.Node, args: Any, kwargs: dict[str, Any], reason: str) -> Any:
     """Append an Extern for an FX node and return its lowered results."""
     fixed_args = tuple(argument(ctx, node, a) for a in args)
+    if node.target in _OF_STORAGE:
+        fixed_args = (with_storage(ctx, node, fixed_args[0]), *fixed_args[1:])
     fixed_kwargs = tuple((k, argument(ctx, node, v)) for k, v in kwargs.items())
     outputs: list[str | None] = []
     ints: list[tuple[int, Sym]] = []
@@ -92,7 +157,7 @@ def call(ctx: Lowering, node: fx.Node, args: Any, kwargs: dict[str, Any], reason
     ctx.nodes.append(
         Extern(
             name=ctx.fresh("extern"),
-            target=node.target,
+            target=called(node),
             args=fixed_args,
             kwargs=fixed_kwargs,
             outputs=tuple(outputs),
@@ -113,6 +178,8 @@ def has_results(node: fx.Node) -> bool:
 
 def is_ordered(node: fx.Node) -> bool:
     """Whether a call must keep its place among others: random numbers, effects, anything not a pure operator."""
+    if node.meta.get(ORDERED):
+        return True
     if not isinstance(node.target, torch._ops.OpOverload):
         return True
     return is_random(node) or node.target._schema.is_mutable or not node.target._schema.returns

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.nodes import Buffer, Extern, InputSpec, Program, SizeBinding, View
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from inductor_cpu.lower import extern
+from inductor_cpu.lower.computed import definition, size_function
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.rules import RULES
-from inductor_cpu.lower.sizes import size_expr, size_exprs, stride_exprs
+from inductor_cpu.lower.sizes import size_expr, size_exprs, stride_exprs, symbol_of
 from inductor_cpu.lower.values import TensorValue
 
 
@@ -35,6 +37,7 @@ class _GraphLowering:
         self.inputs: list[InputSpec] = []
         self.bindings: list[SizeBinding] = []
         self.bound: set[Sym] = set()
+        self.floats: dict[Any, View] = {}  # sympy symbols of floats that tensors hold
         self.results: tuple[Any, ...] = ()
 
     def run(self) -> Program:
@@ -44,7 +47,11 @@ class _GraphLowering:
             "call_function": self.call_function,
             "output": self.output,
         }
+        given = [node.meta.get("val") for node in self.gm.graph.find_nodes(op="placeholder")]
         for node in self.gm.graph.nodes:
+            if node.op == "call_function":
+                self.define_sizes([*given, node.meta.get("val")])
+                given = []
             self.env[node] = handlers[node.op](node)
         return Program(
             name=self.ctx.graph_name,
@@ -96,6 +103,40 @@ class _GraphLowering:
         self.ctx.constants[buffer.name] = value
         return self.ctx.whole(buffer)
 
+    # -- sizes that a call computes ----------------------------------------------------------------------------------
+    def define_sizes(self, fakes: Any) -> None:
+        """Calls that compute the sizes in these fake values, if they are no arithmetic on what is known."""
+        for number in _symbolic_numbers(fakes):
+            for symbol in size_expr(number).symbols - self.bound:
+                part = definition(symbol.name, [number.node.expr])
+                if part is None:
+                    continue
+                if not self.compute(part, number.node.shape_env, "int", None, ((0, symbol),)):
+                    raise Unsupported(None, f"the size {part} is not known when it is needed")
+                self.bound.add(symbol)
+
+    def compute(
+        self, part: Any, env: Any, kind: str, output: str | None, ints: tuple[tuple[int, Sym], ...] = ()
+    ) -> bool:
+        """Call a function of sizes, if they are all known. Returns whether they are."""
+        target = size_function(part, kind)
+        args = [self.floats.get(symbol) or of(symbol_of(symbol, env)) for symbol in target.symbols]
+        if not all(isinstance(arg, View) or arg.symbols <= self.bound for arg in args):
+            return False
+        reason = "a number that is no integer arithmetic on sizes"
+        self.ctx.nodes.append(
+            Extern(self.ctx.fresh("extern"), target, tuple(args), (), (output,), reason, int_outputs=ints)
+        )
+        return True
+
+    def float_size(self, fake: torch.SymFloat) -> TensorValue | None:
+        """A float that depends on sizes, as a 0-dim tensor; None if it depends on anything else."""
+        buffer = self.ctx.new_buffer(torch.float64, (), (), "extern")
+        if self.compute(fake.node.expr, fake.node.shape_env, "tensor", buffer.name):
+            return self.ctx.whole(buffer)
+        del self.ctx.buffers[buffer.name]
+        return None
+
     # -- calls -------------------------------------------------------------------------------------------------------
     def call_function(self, node: fx.Node) -> Any:
         args = fx.map_arg(node.args, self.env.__getitem__)
@@ -111,12 +152,19 @@ class _GraphLowering:
         if self.has_new_sizes(node):
             return self.call_extern(node, args, kwargs, "the size of its result depends on data")
         lower = RULES.get(node.target)
+        if lower is None and isinstance(fake, torch.SymFloat):
+            value = self.float_size(fake)
+            if value is not None:
+                return value
         if lower is None:
             return self.call_extern(node, args, kwargs, extern.reason_for(node))
         mark = len(self.ctx.nodes)
         try:
             _check_dtypes(node)
-            return lower(self.ctx, node, *args, **kwargs)
+            value = lower(self.ctx, node, *args, **kwargs)
+            if isinstance(fake, torch.SymFloat) and fake.node.expr.is_Symbol:
+                self.floats[fake.node.expr] = extern.argument(self.ctx, node, value)
+            return value
         except Unsupported as error:
             del self.ctx.nodes[mark:]
             return self.call_extern(node, args, kwargs, error.reason)
@@ -150,11 +198,13 @@ class _GraphLowering:
         items = list(values) if isinstance(values, (tuple, list)) else [values]
         promised = node.meta.get("result_strides", [None] * len(items))
         results = []
+        first: dict[View, fx.Node] = {}
         for item, strides in zip(items, promised, strict=True):
             value = self.env[item] if isinstance(item, fx.Node) else item
-            if isinstance(item, fx.Node) and isinstance(item.meta.get("val"), torch.SymBool):
-                raise Unsupported(item, "a result that is a condition on sizes")
-            results.append(self.result(item, value, strides) if isinstance(value, TensorValue) else value)
+            if isinstance(value, TensorValue):
+                value = self.result(item, value, strides)
+                value = replace(value, own=first.setdefault(value, item) is not item)
+            results.append(value)
         self.results = tuple(results)
 
     def result(self, node: fx.Node, value: TensorValue, promised: Sequence[Any] | None) -> View:
@@ -162,7 +212,7 @@ class _GraphLowering:
         value."""
         strides = stride_exprs(meta_of(node).stride() if promised is None else promised)
         view = self.ctx.strided(value)
-        if view is None or not _same_strides(view, strides):
+        if view is None or not extern.same_strides(view, strides):
             view = self.ctx.strided(self.ctx.copy(node, value, strides))
             assert view is not None
         buffer = self.ctx.buffers[view.buffer]
@@ -171,10 +221,13 @@ class _GraphLowering:
         return replace(view, strides=strides)
 
 
-def _same_strides(view: View, strides: Sequence[Expr]) -> bool:
-    if any(size == 0 for size in view.sizes):
-        return True
-    return all(size == 1 or a == b for size, a, b in zip(view.sizes, view.strides, strides, strict=True))
+def _symbolic_numbers(fakes: Any) -> Iterator[torch.SymInt | torch.SymBool]:
+    """The ints and conditions in fake values, sizes and strides among them, that are more than one symbol."""
+    for fake in pytree.tree_leaves(fakes):
+        strided = isinstance(fake, torch.Tensor) and fake.layout == torch.strided
+        for number in (*fake.shape, *fake.stride()) if strided else (fake,):
+            if isinstance(number, torch.SymInt | torch.SymBool) and not number.node.expr.is_Symbol:
+                yield number
 
 
 def _single_symbol(expr: Expr) -> Sym | None:

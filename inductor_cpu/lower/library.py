@@ -44,7 +44,6 @@ LIBRARY: dict[str, str] = {
     ),
     # what the program may see or do
     "aten::resize_": "it changes the memory of its argument",
-    "aten::_local_scalar_dense": "it reads a number that Python or a size needs",
     "aten::_assert_async": "a check of values at run time",
     "aten::sym_constrain_range": "a check of sizes at run time",
     "aten::sym_constrain_range_for_size": "a check of sizes at run time",

@@ -66,7 +66,9 @@ def _variance(root: bool, with_mean: bool) -> Any:
         ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any = None, *, correction: Any = None, keepdim: bool = False
     ) -> Any:
         fakes = meta_of(node) if with_mean else (meta_of(node),)
-        axes, acc = axes_of(x, dim), accumulator(x.dtype)
+        # The square of a large number is out of f32's range, while the root of their mean is not.
+        wide = root and x.dtype in (torch.float32, torch.bfloat16)
+        axes, acc = axes_of(x, dim), torch.float64 if wide else accumulator(x.dtype)
         average = fold(ctx, node, axes, "sum", loader(x, acc), acc, finish=divide_by(axes.count))
         spread = node_result(
             ctx,

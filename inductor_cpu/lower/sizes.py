@@ -25,9 +25,13 @@ from inductor_cpu.ir.index import (
     product,
     size_symbol,
 )
+from inductor_cpu.lower.computed import symbol_name
 
 #: The lower bound of an int that may be negative.
 ANY_SIGN = -(1 << 62)
+
+#: Numbers below this, times a size (below 2**37), are exact in a double.
+_FEW_BITS = 1 << 16
 
 #: sympy function -> name of ours; all take integers and floor.
 _FUNCTIONS: dict[Any, str] = {
@@ -59,12 +63,14 @@ _COMPARISONS: dict[Any, Callable[[Expr, Expr], Expr]] = {
 
 
 def condition(expr: Any, env: ShapeEnv) -> Expr:
-    """A sympy condition on integers as an expression that is 1 or 0. Raises Unsupported for anything else."""
+    """A sympy condition as an expression that is 1 or 0. Raises Unsupported for what is no condition on numbers."""
     if expr in (sympy.true, sympy.false):
         return ONE if expr == sympy.true else ZERO
     compare = _COMPARISONS.get(type(expr))
-    if compare is not None:
+    if compare is not None and all(arg.is_integer for arg in expr.args):
         return compare(*(from_sympy(arg, env) for arg in expr.args))
+    if compare is not None:
+        return of(size_symbol(symbol_name(expr), 0))  # a comparison of floats: a call computes it
     if isinstance(expr, sympy.Not):
         return ONE - condition(expr.args[0], env)
     if isinstance(expr, sympy.And):
@@ -105,7 +111,8 @@ def new_symbol(fake: torch.SymInt | torch.SymBool) -> Sym | None:
 
 
 def from_sympy(expr: sympy.Expr, env: ShapeEnv) -> Expr:
-    """Convert an integer sympy expression. Raises Unsupported for functions that index expressions lack."""
+    """Convert an integer sympy expression. What is no integer arithmetic becomes the symbol of a computed size
+    (computed.py). Raises Unsupported if the expression is no integer."""
     if isinstance(expr, sympy.Symbol):
         return of(symbol_of(expr, env))
     if expr.is_Integer:
@@ -131,7 +138,31 @@ def from_sympy(expr: sympy.Expr, env: ShapeEnv) -> Expr:
         return _fold(minimum, expr.args, env)
     if isinstance(expr, sympy.Piecewise):
         return _piecewise(expr, env)
+    exact = _rounded(expr, env)
+    if exact is not None:
+        return exact
+    if expr.is_integer:
+        known = env.bound_sympy(expr).lower >= 0
+        return of(size_symbol(symbol_name(expr), 0 if known else ANY_SIGN))
     raise Unsupported(None, f"the size expression {expr} uses {type(expr).__name__}")
+
+
+def _rounded(expr: sympy.Expr, env: ShapeEnv) -> Expr | None:
+    """int(c * n) with few bits in c, as scale factors have, and int(n / d): the float is exact, or near enough that
+    its floor is. None for any other expression."""
+    if type(expr) not in (sympy_functions.TruncToInt, sympy_functions.FloorToInt):
+        return None
+    (value,) = expr.args
+    if isinstance(value, sympy_functions.IntTrueDiv):
+        size, divisor = value.args
+        if size.is_nonnegative and divisor.is_Integer and 0 < divisor < _FEW_BITS:
+            return function("floordiv", from_sympy(size, env), const(int(divisor)))
+    if isinstance(value, sympy.Mul) and len(value.args) == 2 and value.args[0].is_Float:
+        numerator, denominator = float(value.args[0]).as_integer_ratio()
+        size = value.args[1].args[0] if isinstance(value.args[1], sympy_functions.ToFloat) else None
+        if size is not None and size.is_nonnegative and 0 < numerator < _FEW_BITS and denominator < _FEW_BITS:
+            return function("floordiv", from_sympy(size, env) * numerator, const(denominator))
+    return None
 
 
 def _fold(combine: Any, args: tuple[sympy.Expr, ...], env: ShapeEnv) -> Expr:

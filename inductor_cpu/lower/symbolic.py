@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Expr
+from inductor_cpu.ir.index import ZERO, Expr
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.pointwise import operand
@@ -43,6 +43,16 @@ def _lower(ctx: Lowering, node: fx.Node, *args: Any) -> TensorValue:
         return body.op(op, *operands) if op else operands[0]
 
     return ctx.pointwise(node, compute, (), torch.float64)
+
+
+@rule(torch.ops.aten._local_scalar_dense.default)
+def item(ctx: Lowering, node: fx.Node, x: TensorValue) -> TensorValue:
+    """The float in a tensor. An int is read by a call, since a size may need it."""
+    if not isinstance(meta_of(node), torch.SymFloat):
+        raise Unsupported(node, "it reads a number that Python or a size needs")
+    return ctx.pointwise(
+        node, lambda body, _: operand(ctx, body, (ZERO,) * x.ndim, x, torch.float64), (), torch.float64
+    )
 
 
 @rule(torch.ops.aten._assert_scalar.default)

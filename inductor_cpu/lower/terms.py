@@ -104,6 +104,12 @@ class Term:
         """The smaller one; NaN if either is NaN."""
         return self.op("minimum", other)
 
+    def clamped(self, low: Number, high: Number) -> Term:
+        """The nearest value in [low, high]; NaN stays NaN. A zero that equals a bound keeps its sign, as in eager: of
+        equal values `maximum` and `minimum` give the second."""
+        above = Term(self.body, self.lift(low)).maximum(self)
+        return Term(self.body, self.lift(high)).minimum(above)
+
 
 def where(condition: Term, yes: Term | Number, no: Term | Number) -> Term:
     """yes where the condition (a bool term) holds, else no. At least one of them must be a term."""

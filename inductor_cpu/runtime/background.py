@@ -21,28 +21,40 @@ from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
 
+_PATIENCE = 5.0
+"""Seconds that the end of the program waits for a build that was stopped."""
+
 
 class BackgroundBuilds:
     """Named pieces of work, one after another, each started once. Their compilers die with the process."""
 
     def __init__(self) -> None:
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Start anew. After a fork the child has none of the threads that would end the builds of its parent."""
         self._lock = threading.Lock()
         self._builds: dict[Hashable, Future[None]] = {}
+        self._threads: list[threading.Thread] = []
         self._processes = ProcessGroup()
-        self._pid = os.getpid()
         self._stopping = False
-        atexit.register(self.stop)
 
     def start(self, name: Hashable, title: str, work: Callable[[ProcessGroup], object]) -> Future[None]:
         """Run `work` once per `name`; the future is done, without an exception, when it has ended."""
         with self._lock:
-            if name in self._builds and self._pid == os.getpid():
+            if name in self._builds:
                 return self._builds[name]
-            # A forked child has no thread that would end the builds of its parent.
-            earlier = list(self._builds.values()) if self._pid == os.getpid() else []
-            done = self._builds[name] = Future()
-        threading.Thread(target=self._run, args=(earlier, done, title, work), name=f"icpu {title}", daemon=True).start()
-        return done
+            earlier, done = list(self._builds.values()), Future[None]()
+            work_args = (earlier, done, title, work)
+            thread = threading.Thread(target=self._run, args=work_args, name=f"icpu {title}", daemon=True)
+            # At the end before what was registered earlier, such as the removal of a temporary cache.
+            atexit.unregister(self.stop)
+            atexit.register(self.stop)
+            thread.start()
+            self._builds[name] = done
+            self._threads.append(thread)
+            return done
 
     def wait(self) -> None:
         """Wait for everything that was started."""
@@ -52,10 +64,11 @@ class BackgroundBuilds:
             build.result()
 
     def stop(self) -> None:
-        """Kill the compilers that run for this process."""
+        """Kill the compilers that run for this process, and let the threads delete their temporary files."""
         self._stopping = True
-        if self._pid == os.getpid():
-            self._processes.cancel()
+        self._processes.cancel()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
 
     def _run(
         self, earlier: list[Future[None]], done: Future[None], title: str, work: Callable[[ProcessGroup], object]

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shlex
+import re
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from inductor_cpu.errors import InternalError
+from inductor_cpu.errors import IcpuError, UserError
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
-from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.runtime.diagnosis import TimeLimitError, run_compiler
+from inductor_cpu.runtime.process import Cancelled, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
 
 MAX_KERNELS_PER_UNIT = 25
-COMPILE_TIMEOUT = 600.0
-"""Seconds that one compiler may take."""
+_ATTEMPTS = 3
+"""How often kernels are built that cannot be loaded then: another process may have deleted a damaged entry."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def load_kernels(
     """Addresses of all `sources` by symbol, compiling with at most `jobs` compilers at a time (0: one per core, <= 16).
 
     `after_build` is called when kernels had to be compiled, once they are. Raises InternalError, with the command, the
-    compiler's first lines and the kept source, if a kernel does not build.
+    compiler's first lines and the kept source, if a kernel does not build, and UserError if the machine is at fault.
     """
     builder = Builder(target, prelude, cache, toolchain)
     base = builder.key
@@ -64,16 +65,29 @@ def load_kernels(
     _load_stored(cache, {k: s for k, s in keys.items() if k not in addresses}, addresses)
     missing = {k: s for k, s in keys.items() if k not in addresses}
     if missing:
-        _build(builder, base, missing, jobs or min(target.cores, 16))
-        _load_stored(cache, missing, addresses)
-        lost = [s.label for k, s in missing.items() if k not in addresses]
-        if lost:
-            raise InternalError(
-                "runtime", f"kernels were built and cannot be loaded: {', '.join(lost)} (in {cache.root})"
-            )
+        _build_and_load(builder, base, missing, jobs or min(target.cores, 16), addresses)
         if after_build is not None:
             after_build()
     return {source.symbol: addresses[key] for key, source in keys.items()}
+
+
+def _build_and_load(
+    builder: Builder, base: str, wanted: dict[str, KernelSource], jobs: int, addresses: dict[str, int]
+) -> None:
+    refusals: list[str] = []
+    for _ in range(_ATTEMPTS):
+        missing = {k: s for k, s in wanted.items() if k not in addresses}
+        if not missing:
+            return
+        _build(builder, base, missing, jobs)
+        refusals = _load_stored(builder.cache, missing, addresses)
+    lost = [s.label for k, s in wanted.items() if k not in addresses]
+    if lost:
+        raise UserError(
+            f"kernels were built in {builder.cache.root} and this system does not load them "
+            f"({refusals[-1] if refusals else 'they are gone again'}). If that disk forbids to execute its files "
+            "(mount option noexec), set ICPU_CACHE_DIR to a folder on another one. Kernels: " + ", ".join(lost)
+        )
 
 
 def split_units(sources: dict[str, KernelSource], jobs: int) -> list[dict[str, KernelSource]]:
@@ -102,8 +116,10 @@ class _Loaded:
 _LOADED = _Loaded()
 
 
-def _load_stored(cache: KernelCache, wanted: dict[str, KernelSource], addresses: dict[str, int]) -> None:
-    """Add to `addresses` those of `wanted` that the cache has. What is damaged or does not load is deleted."""
+def _load_stored(cache: KernelCache, wanted: dict[str, KernelSource], addresses: dict[str, int]) -> list[str]:
+    """Add to `addresses` those of `wanted` that the cache has. What is damaged or does not load is deleted; returns why
+    libraries did not load."""
+    refusals: list[str] = []
     by_library: dict[Path, list[str]] = {}
     for key in wanted:
         path = cache.library_of_kernel(key)
@@ -111,15 +127,16 @@ def _load_stored(cache: KernelCache, wanted: dict[str, KernelSource], addresses:
             by_library.setdefault(path, []).append(key)
     with _LOADED.lock:
         for path, keys in by_library.items():
-            library = _open_library(cache, path)
+            library = _open_library(cache, path, refusals)
             for key in keys if library is not None else ():
                 function = getattr(library, wanted[key].symbol, None)
                 address = ctypes.cast(function, ctypes.c_void_p).value if function is not None else None
                 if address is not None:
                     addresses[key] = _LOADED.addresses[key] = address
+    return refusals
 
 
-def _open_library(cache: KernelCache, path: Path) -> ctypes.CDLL | None:
+def _open_library(cache: KernelCache, path: Path, refusals: list[str]) -> ctypes.CDLL | None:
     """The loaded library; None, and deleted, if it is not sound."""
     if path in _LOADED.libraries:
         return _LOADED.libraries[path]
@@ -129,6 +146,7 @@ def _open_library(cache: KernelCache, path: Path) -> ctypes.CDLL | None:
         _LOADED.libraries[path] = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         log.warning("the cache entry %s does not load (%s); it is made again", path, error)
+        refusals.append(str(error))
         cache.discard(path)
         return None
     return _LOADED.libraries[path]
@@ -137,59 +155,79 @@ def _open_library(cache: KernelCache, path: Path) -> ctypes.CDLL | None:
 def _build(builder: Builder, base: str, missing: dict[str, KernelSource], jobs: int) -> None:
     """Compile `missing` into the cache, one translation unit per worker. Kills all compilers if one fails."""
     units = split_units(missing, jobs)
-    check_header(builder)
+    header = usable_header(builder)
     processes = ProcessGroup()
     with ThreadPoolExecutor(max_workers=min(jobs, len(units)), thread_name_prefix="icpu-cxx") as pool:
         try:
-            for future in [pool.submit(_build_unit, builder, base, unit, processes) for unit in units]:
-                future.result()
+            futures = [pool.submit(_build_unit, builder, base, unit, processes, header) for unit in units]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            _raise_first(futures)
         except BaseException:
             processes.cancel()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _build_unit(builder: Builder, base: str, unit: dict[str, KernelSource], processes: ProcessGroup) -> None:
+def _raise_first(futures: Sequence[Future[None]]) -> None:
+    """Raise what went wrong in those that have ended, and not that others were stopped because of it."""
+    errors = [error for future in futures if future.done() and (error := future.exception()) is not None]
+    for error in sorted(errors, key=lambda e: isinstance(e, Cancelled)):
+        raise error
+
+
+def _build_unit(
+    builder: Builder, base: str, unit: dict[str, KernelSource], processes: ProcessGroup, header: Path
+) -> None:
     cache, library = builder.cache, builder.cache.library(content_key(base, *sorted(unit)))
-    with cache.lock(library.name), cache.scratch() as scratch:
+    with cache.lock(library.name, processes.check), cache.scratch() as scratch:
         if all(cache.library_of_kernel(key) == library for key in unit) and cache.is_sound(library):
             return  # another process made it while we waited
         source, output = scratch / f"{library.stem}.cpp", scratch / library.name
-        text = "\n".join(f"// {s.label}\n{s.code}" for s in unit.values())
-        source.write_text(text)
-        header = prelude_header(builder)
-        command = builder.toolchain.kernel_command(builder.target, header, builder.prelude.parent, source, output)
-        run_compiler(command, processes, cache, source)
+        cache.write_text(source, "\n".join(f"// {_comment(s.label)}\n{s.code}" for s in unit.values()))
+        try:
+            _compile_unit(builder, header, source, output, processes)
+        except IcpuError as error:
+            # A precompiled header that went bad, or that another process deleted, is no reason to fail.
+            if header == builder.prelude or isinstance(error, TimeLimitError):
+                raise
+            _compile_unit(builder, builder.prelude, source, output, processes)
+            log.warning("a compile works only without the precompiled header %s; it is made again", header)
+            _LOADED.headers.discard(builder.toolchain.precompiled(header))
+            cache.discard(builder.toolchain.precompiled(header))
         cache.store(output, library)
         cache.record_kernels(list(unit), library)
 
 
-def run_compiler(
-    command: Sequence[str], processes: ProcessGroup, cache: KernelCache, source: Path, nice: int = 0
-) -> None:
-    """Run one compiler. Raises InternalError that has the command, the first lines it said and the kept source."""
-    outcome = processes.run(command, COMPILE_TIMEOUT, nice)
-    if outcome.code == 0:
-        return
-    ended = f"ran longer than {COMPILE_TIMEOUT:.0f} s" if outcome.timed_out else f"ended with code {outcome.code}"
-    kept = cache.keep_failed(source.name, source.read_text())
-    shown = shlex.join(str(kept) if word == str(source) else word for word in command)
-    cache.keep_failed(f"{source.stem}.log", f"{shown}\n\n{outcome.stderr}")
-    first = "\n".join([line for line in outcome.stderr.splitlines() if line.strip()][:12])
-    raise InternalError("runtime", f"the C++ compiler {ended}.\nsource: {kept}\ncommand: {shown}\n{first}")
+def _compile_unit(builder: Builder, header: Path, source: Path, output: Path, processes: ProcessGroup) -> None:
+    tools = builder.toolchain
+    command = tools.kernel_command(builder.target, header, builder.prelude.parent, source, output)
+    run_compiler(command, processes, builder.cache, source, output, tools.time_limit)
+
+
+def _comment(label: str) -> str:
+    """A label in a safe alphabet: it comes from the model, and a newline or a backslash would end the comment."""
+    return re.sub(r"[^\w .,:()<>=+-]", "_", label, flags=re.ASCII)
+
+
+def usable_header(builder: Builder) -> Path:
+    """The header that kernels include first: the one with a sound precompiled form beside it, else the prelude."""
+    return prelude_header(builder) if check_header(builder) else builder.prelude
 
 
 def prelude_header(builder: Builder) -> Path:
-    """The header that kernels include first. Its precompiled form is beside it if that was built."""
-    folder = builder.cache.header_folder(builder.key)
-    header = folder / "prelude.h"
-    if not header.exists():
-        builder.cache.write_text(header, f"#include <{builder.prelude.name}>\n")
+    """The header that is precompiled: it has its precompiled form beside it once that is built."""
+    header, text = builder.cache.header_folder(builder.key) / "prelude.h", f"#include <{builder.prelude.name}>\n"
+    try:
+        written = header.read_text()
+    except (OSError, UnicodeDecodeError):
+        written = ""
+    if written != text:
+        builder.cache.write_text(header, text)
     return header
 
 
 def check_header(builder: Builder) -> bool:
-    """Whether there is a precompiled prelude; a damaged one is deleted. Its checksum is taken once per process."""
+    """Whether there is a sound precompiled prelude. Its checksum is taken once per process."""
     made = builder.toolchain.precompiled(prelude_header(builder))
     if not made.exists() or (made not in _LOADED.headers and not builder.cache.is_sound(made)):
         return False
@@ -201,13 +239,13 @@ def precompile(builder: Builder, processes: ProcessGroup) -> None:
     """Precompile the prelude into the cache, unless a sound one is there. Raises InternalError if it does not build."""
     header, cache = prelude_header(builder), builder.cache
     made = builder.toolchain.precompiled(header)
-    with cache.lock(f"header-{builder.key}"), cache.scratch() as scratch:
+    with cache.lock(f"header-{builder.key}", processes.check), cache.scratch() as scratch:
         if check_header(builder):
             return
         output = scratch / made.name
         command = builder.toolchain.header_command(builder.target, header, builder.prelude.parent, output)
         # It saves a later compile most of a second, and costs several: what is needed now goes first.
-        run_compiler(command, processes, cache, header, nice=10)
+        run_compiler(command, processes, cache, header, output, builder.toolchain.time_limit, nice=10)
         cache.store(output, made)
         _LOADED.headers.add(made)
         cache.prune_headers(keep=builder.key)
@@ -218,3 +256,11 @@ def _folder_hash(folder: Path) -> str:
     """Content of every template. Read once per process."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return content_key(*(f"{path.relative_to(folder)}:{path.read_text()}" for path in files))
+
+
+def _after_fork() -> None:
+    """In the child: a thread that no longer exists may hold the lock."""
+    _LOADED.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 import threading
@@ -16,10 +17,10 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_cpu import paths
-from inductor_cpu.errors import InternalError
+from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.ir.plan import ExecutionPlan
-from inductor_cpu.runtime.cache import KernelCache, content_key
-from inductor_cpu.runtime.compile import run_compiler
+from inductor_cpu.runtime.cache import KernelCache, content_key, log
+from inductor_cpu.runtime.diagnosis import run_compiler
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 
@@ -59,15 +60,17 @@ def executor_library(cache: KernelCache, toolchain: Toolchain) -> Path:
 
 
 def build_executor(cache: KernelCache, toolchain: Toolchain, processes: ProcessGroup) -> Path:
-    """Build the executor unless a sound one is in the cache. Raises InternalError if it does not compile."""
+    """Build the executor unless a sound one is in the cache. Raises InternalError if it does not compile, and UserError
+    if the machine is at fault."""
     library = executor_library(cache, toolchain)
     if cache.is_sound(library):
         return library
-    with cache.lock(library.name), cache.scratch() as scratch:
+    with cache.lock(library.name, processes.check), cache.scratch() as scratch:
         if cache.is_sound(library):
             return library  # another process made it while we waited
         source, output = paths.native_sources() / "executor.cpp", scratch / library.name
-        run_compiler(toolchain.executor_command(source, output), processes, cache, source)
+        command = toolchain.executor_command(source, output)
+        run_compiler(command, processes, cache, source, output, toolchain.time_limit)
         cache.store(output, library)
     return library
 
@@ -82,11 +85,16 @@ class _Loader:
     def load(self, cache: KernelCache, toolchain: Toolchain) -> ModuleType:
         with self.lock:
             if self.module is None:
-                self.module = _load(build_executor(cache, toolchain, ProcessGroup()))
+                self.module = _build_and_load(cache, toolchain)
             return self.module
+
+    def after_fork(self) -> None:
+        """In the child: a thread that no longer exists may hold the lock."""
+        self.lock = threading.Lock()
 
 
 _LOADER = _Loader()
+os.register_at_fork(after_in_child=_LOADER.after_fork)
 
 
 def load_executor(cache: KernelCache, toolchain: Toolchain) -> ModuleType:
@@ -113,13 +121,28 @@ def describe(plan: RunnablePlan) -> tuple[ExternPath, ...]:
     return tuple(ExternPath(*row) for row in plan.describe())
 
 
+def _build_and_load(cache: KernelCache, toolchain: Toolchain) -> ModuleType:
+    library = build_executor(cache, toolchain, ProcessGroup())
+    try:
+        return _load(library)
+    except ImportError as error:
+        # It may have been built on another system, against another libc.
+        log.warning("the native executor %s does not load (%s); it is made again", library, error)
+    cache.discard(library)
+    library = build_executor(cache, toolchain, ProcessGroup())
+    try:
+        return _load(library)
+    except ImportError as error:
+        raise UserError(
+            f"the native executor was built and this system does not load it: {error}. If the disk of {cache.root} "
+            "forbids to execute its files (mount option noexec), set ICPU_CACHE_DIR to a folder on another one."
+        ) from error
+
+
 def _load(library: Path) -> ModuleType:
     loader = ExtensionFileLoader(_MODULE, str(library))
-    try:
-        module = module_from_spec(ModuleSpec(_MODULE, loader, origin=str(library)))
-        loader.exec_module(module)
-        with _disable_current_modes():  # a compile runs under AOTAutograd's fake mode
-            module.check_tensor_layout(torch.zeros(1))
-    except ImportError as error:
-        raise InternalError("runtime", f"the native executor {library} does not load: {error}") from error
+    module = module_from_spec(ModuleSpec(_MODULE, loader, origin=str(library)))
+    loader.exec_module(module)
+    with _disable_current_modes():  # a compile runs under AOTAutograd's fake mode
+        module.check_tensor_layout(torch.zeros(1))
     return module

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from inductor_cpu.errors import UserError
 from inductor_cpu.runtime.cache import KernelCache, content_key
 
 log = logging.getLogger("inductor_cpu.runtime")
@@ -35,19 +36,25 @@ class Measurements:
             return known
         with _disable_current_modes(), torch.no_grad():
             answer = _measure(candidates())
-        with self._cache.lock(self._path.name):
-            self._cache.write_text(self._path, json.dumps({**self._read(), question: answer}, indent=1))
+        try:
+            with self._cache.lock(self._path.name), self._cache.scratch() as scratch:
+                made = scratch / self._path.name
+                self._cache.write_text(made, json.dumps({**self._read(), question: answer}, indent=1))
+                self._cache.store(made, self._path)
+        except UserError as error:
+            log.warning("measurements are not kept: %s", error)
         return answer
 
     def _read(self) -> dict[str, dict[str, float]]:
-        try:
-            content = json.loads(self._path.read_text())
-        except FileNotFoundError:
+        """What is known; nothing if the file is not as it was stored."""
+        if not self._cache.is_sound(self._path):
             return {}
+        try:
+            content: dict[str, dict[str, float]] = json.loads(self._path.read_text())
         except (OSError, ValueError) as error:
             log.warning("the measurements in %s cannot be read and are made again: %s", self._path, error)
             return {}
-        return content if isinstance(content, dict) else {}
+        return content
 
 
 def _measure(candidates: Mapping[str, Callable[[], object]]) -> dict[str, float]:

@@ -1,14 +1,28 @@
-"""Run compilers: no shell, a timeout, and no process left behind."""
+"""Run compilers: no shell, a time limit, and no process left behind."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from inductor_cpu.runtime.guardian import GUARDIAN
+from inductor_cpu.runtime.spawn import spawn
+
+_MOST_OUTPUT = 1 << 20
+"""Bytes of a compiler's messages that are read."""
+
+
+class Cancelled(RuntimeError):
+    """The work of a `ProcessGroup` is not wanted any more."""
 
 
 @dataclass(frozen=True)
@@ -26,48 +40,51 @@ class Outcome:
 class ProcessGroup:
     """Commands that are stopped together: `cancel` kills those that run, with their children, and refuses new ones."""
 
-    _running: set[subprocess.Popen[str]] = field(default_factory=set)
+    _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _cancelled: bool = False
 
-    def run(self, command: Sequence[str], timeout: float, nice: int = 0) -> Outcome:
-        """Run `command` for at most `timeout` seconds, its priority lowered by `nice`.
+    def run(self, command: Sequence[str], timeout: float, nice: int = 0, scratch: Path | None = None) -> Outcome:
+        """Run `command` for at most `timeout` seconds, with its priority lowered by `nice` and its temporary files in
+        `scratch`.
 
-        Raises OSError if it cannot start, RuntimeError after `cancel`."""
-        with self._lock:
-            if self._cancelled:
-                raise RuntimeError("the compile was cancelled")
-            # A session of its own, so that the compiler's children (cc1plus, ld) die with it.
-            process = subprocess.Popen(
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-                env={**os.environ, "LC_ALL": "C"},
-            )
-            self._running.add(process)
-        if nice:
-            with contextlib.suppress(OSError):  # it may have ended already
-                os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + nice)
-        timed_out = False
-        try:
-            try:
-                out, err = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                timed_out = True
-                _kill(process)
-                out, err = process.communicate()
-        except BaseException:
-            _kill(process)
-            process.wait()
-            raise
-        finally:
+        Raises OSError if it cannot start, Cancelled after `cancel`."""
+        # Files, not pipes: a pipe ends only when every process that inherited it has closed it, and some compiler
+        # caches leave a server behind.
+        with _unnamed_file() as out, _unnamed_file() as err:
             with self._lock:
-                self._running.discard(process)
-        return Outcome(tuple(command), process.returncode, out, err, timed_out)
+                self.check()
+                # A session of its own, so that the compiler's children (cc1plus, ld) die with it.
+                process = spawn(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    env=_environment(scratch),
+                )
+                self._running.add(process)
+            try:
+                with GUARDIAN.watch("group", process.pid):
+                    _lower_priority(process, nice)
+                    timed_out = not _ended(process, timeout)
+                    if timed_out:
+                        _kill(process)
+                process.wait()
+            except BaseException:
+                _kill(process)
+                process.wait()
+                raise
+            finally:
+                with self._lock:
+                    self._running.discard(process)
+            self.check()  # a command that was killed by `cancel` has no outcome
+            return Outcome(tuple(command), process.returncode, _content(out), _content(err), timed_out)
+
+    def check(self) -> None:
+        """Raise Cancelled after `cancel`."""
+        if self._cancelled:
+            raise Cancelled("the compile was cancelled")
 
     def cancel(self) -> None:
         """Kill what runs; later `run` calls raise."""
@@ -77,7 +94,52 @@ class ProcessGroup:
                 _kill(process)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
+def _environment(scratch: Path | None) -> dict[str, str]:
+    changes = {"LC_ALL": "C"} if scratch is None else {"LC_ALL": "C", "TMPDIR": str(scratch)}
+    environment = {**os.environ, **changes}
+    # A sanitizer is meant for the kernels, and would judge the compiler.
+    if "libasan" in environment.get("LD_PRELOAD", ""):
+        del environment["LD_PRELOAD"]
+    return environment
+
+
+def _unnamed_file() -> IO[bytes]:
+    """A file that needs no folder, where the system has such."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("icpu"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+def _content(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_MOST_OUTPUT).decode(errors="replace")
+
+
+def _lower_priority(process: subprocess.Popen[bytes], nice: int) -> None:
+    if nice:
+        with contextlib.suppress(OSError):  # it may have ended already
+            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + nice)
+
+
+def _ended(process: subprocess.Popen[bytes], timeout: float) -> bool:
+    """Wait until `process` ends; False after `timeout` seconds."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # an old kernel, or one that forbids it: look again and again
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+    finally:
+        os.close(handle)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

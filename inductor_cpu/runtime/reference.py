@@ -129,6 +129,12 @@ class ReferenceRun:
         if not same or given.is_conj() or given.is_neg():
             self.slots[i.slot.index] = torch.empty_strided(given.shape, strides, dtype=given.dtype).copy_(given)
 
+    def run_Guard(self, i: p.Guard) -> None:  # noqa: N802
+        """Nothing: the executor checks red zones."""
+
+    def run_Unguard(self, i: p.Unguard) -> None:  # noqa: N802
+        """Nothing: the executor checks red zones."""
+
     def run_Free(self, i: p.Free) -> None:  # noqa: N802
         constants = {slot for slot, _ in self.plan.constants}  # these live as long as the plan
         for slot in set(i.slots) - constants:

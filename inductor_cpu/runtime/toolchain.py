@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import shutil
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,6 +37,22 @@ COMMON_FLAGS = (
 )
 KERNEL_FLAGS = ("-O3", "-fopenmp")
 EXECUTOR_FLAGS = ("-O1", "-fvisibility=hidden")
+#: AddressSanitizer and UndefinedBehaviorSanitizer. They go on after a report, so that one run shows them all. The types
+#: of torch have no type information for `vptr`.
+SANITIZER_FLAGS = (
+    "-O1",
+    "-g1",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined,float-cast-overflow",
+    "-fno-sanitize=vptr",
+    "-fsanitize-recover=address,undefined,float-cast-overflow",
+)
+
+TIME_LIMIT = 600
+"""Seconds that one compiler may take, unless the setting cpp.compile_timeout says otherwise."""
+
+_PROBE_SECONDS = 60.0
+"""Time for a compiler to tell its version."""
 
 _HOW_TO_GET_ONE = (
     "icpu compiles C++ and needs a compiler with C++20, g++ 11 or newer, or clang++ 14 or newer. Get one with "
@@ -46,18 +63,24 @@ _HOW_TO_GET_ONE = (
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler and the torch it builds against. `command` may carry leading arguments (`ccache g++`)."""
+    """A compiler and the torch it builds against. `command` may carry leading arguments (`ccache g++`).
+
+    `time_limit`: seconds that one run of it may take. `sanitize`: whether code checks itself for errors of memory and
+    for undefined behaviour."""
 
     command: tuple[str, ...]
     family: str
     version: str
     torch_root: Path
     openmp: Path | None
+    time_limit: int = TIME_LIMIT
+    sanitize: bool = False
 
     @property
     def identity(self) -> str:
         """What of this toolchain decides the bytes of a library: part of every cache key."""
-        return f"{self.version}|torch {torch.__version__}|{torch.version.git_version}"
+        own_flags = " ".join(word for word in self.command if word.startswith("-"))
+        return f"{self.version}|{own_flags}|torch {torch.__version__}|{torch.version.git_version}"
 
     @property
     def includes(self) -> tuple[str, ...]:
@@ -67,7 +90,12 @@ class Toolchain:
 
     def kernel_flags(self, target: Target) -> tuple[str, ...]:
         """Flags of kernels and of their precompiled header: these must be the same for both."""
-        return (*COMMON_FLAGS, *KERNEL_FLAGS, *target.flags)
+        return (*COMMON_FLAGS, *KERNEL_FLAGS, *self.sanitizer_flags, *target.flags)
+
+    @property
+    def sanitizer_flags(self) -> tuple[str, ...]:
+        """What `sanitize` adds to the flags of kernels and of the executor."""
+        return SANITIZER_FLAGS if self.sanitize else ()
 
     def kernel_command(self, target: Target, header: Path, include: Path, source: Path, output: Path) -> list[str]:
         """Build one library of kernels; `header` is included first, precompiled if that exists beside it."""
@@ -106,6 +134,7 @@ class Toolchain:
             *self.command,
             *COMMON_FLAGS,
             *EXECUTOR_FLAGS,
+            *self.sanitizer_flags,
             *self.includes,
             "-isystem",
             sysconfig.get_paths()["include"],
@@ -126,17 +155,30 @@ class Toolchain:
         return (*openmp, f"-L{lib}", "-ltorch_cpu", "-lc10")
 
 
-def find_toolchain(cxx: str | None = None) -> Toolchain:
+def find_toolchain(cxx: str | None = None, time_limit: int = TIME_LIMIT, sanitize: bool = False) -> Toolchain:
     """The compiler named by `cxx` (setting cpp.cxx), else by the variable CXX, else the first found on PATH.
 
-    Raises UserError if there is none, or the named one does not run or is too old."""
-    return _find(cxx or os.environ.get("CXX") or None, os.environ.get("PATH", ""))
+    time_limit, sanitize: see `Toolchain`. Raises UserError if there is none, the named one does not run or is too old,
+    or this process cannot run sanitized code."""
+    found = _find(cxx or os.environ.get("CXX") or None, os.environ.get("PATH", ""))
+    if sanitize and not _sanitizer_is_loaded():
+        raise UserError(
+            "cpp.sanitize needs the sanitizer's runtime from the start of the process: run it with "
+            f'LD_PRELOAD="$({shlex.join(found.command)} -print-file-name=libasan.so) '
+            f'$({shlex.join(found.command)} -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0'
+        )
+    return replace(found, time_limit=time_limit, sanitize=sanitize)
+
+
+def _sanitizer_is_loaded() -> bool:
+    """Whether this process has AddressSanitizer's runtime, without which loading sanitized code would end it."""
+    return hasattr(ctypes.CDLL(None), "__asan_init")
 
 
 @lru_cache(maxsize=16)
 def _find(named: str | None, path: str) -> Toolchain:
     if named is not None:
-        words = shlex.split(named)
+        words = _words(named)
         if not words or shutil.which(words[0], path=path) is None:
             raise UserError(f"the C++ compiler {named!r} was not found. {_HOW_TO_GET_ONE}")
         return _probe(words)
@@ -146,12 +188,24 @@ def _find(named: str | None, path: str) -> Toolchain:
     return _probe([found])
 
 
+def _words(named: str) -> list[str]:
+    try:
+        return shlex.split(named)
+    except ValueError as error:
+        raise UserError(f"the C++ compiler {named!r} cannot be read: {error}. {_HOW_TO_GET_ONE}") from error
+
+
 def _probe(words: Sequence[str]) -> Toolchain:
     """Ask the compiler for its version."""
     try:
-        outcome = ProcessGroup().run([*words, "-dM", "-E", "-x", "c++", os.devnull], timeout=60)
+        outcome = ProcessGroup().run([*words, "-dM", "-E", "-x", "c++", os.devnull], _PROBE_SECONDS)
     except OSError as error:
         raise UserError(f"the C++ compiler {shlex.join(words)!r} does not start: {error}. {_HOW_TO_GET_ONE}") from error
+    if outcome.timed_out:
+        raise UserError(
+            f"the C++ compiler {shlex.join(words)!r} did not tell its version within {_PROBE_SECONDS:.0f} s: it hangs, "
+            f"or its disk does. {_HOW_TO_GET_ONE}"
+        )
     macros = dict(line.split(" ", 2)[1:] for line in outcome.stdout.splitlines() if line.count(" ") >= 2)
     if outcome.code != 0 or "__GNUC__" not in macros:
         detail = outcome.stderr.strip().splitlines()[:3]

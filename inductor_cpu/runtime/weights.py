@@ -6,6 +6,7 @@ recipes on the same weights share one copy. The copies go when the weights go.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,11 @@ import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
+
+from inductor_cpu.errors import UserError
+
+#: What torch and oneDNN say when an allocation fails.
+_NO_MEMORY = ("allocate memory", "could not create a memory", "not enough memory", "out of memory")
 
 #: Live sets of packed weights, for `repack` and for reports.
 _LIVE: weakref.WeakSet[PackedWeights] = weakref.WeakSet()
@@ -49,8 +55,13 @@ class _Shared:
             self.tensors.pop(key, None)
             self.sources.pop(key, None)
 
+    def after_fork(self) -> None:
+        """In the child: a thread that no longer exists may hold the lock."""
+        self.lock = threading.RLock()
+
 
 _SHARED = _Shared()
+os.register_at_fork(after_in_child=_SHARED.after_fork)
 
 
 class PackedWeights:
@@ -130,7 +141,7 @@ class PackedWeights:
         with _SHARED.lock:
             found = _SHARED.find(key, weights)
             if found is None:
-                found = self._makers[number](*weights)
+                found = _made(self._makers[number], weights)
                 _SHARED.add(key, weights, found)
             return found
 
@@ -144,6 +155,19 @@ class PackedWeights:
                 owner._drop()
 
         self._owners = [weakref.ref(w, gone if isinstance(w, torch.nn.Parameter) else None) for w in weights]
+
+
+def _made(maker: Callable[..., torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor:
+    try:
+        return maker(*weights)
+    except (RuntimeError, MemoryError) as error:
+        if not any(text in str(error) for text in _NO_MEMORY):
+            raise
+        size = sum(map(_bytes, weights)) >> 20
+        raise UserError(
+            f"there is no memory for the packed copy of a weight of {size} MiB. Set cpp.weight_prepack=False "
+            "(ICPU_CPP_WEIGHT_PREPACK=0) to compute with the weights as they are, or give the process more memory."
+        ) from error
 
 
 def _makers(graph: fx.GraphModule) -> list[Callable[..., torch.Tensor]]:

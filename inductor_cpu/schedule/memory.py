@@ -43,27 +43,29 @@ def step_writes(step: Step) -> set[str]:
 
 
 def plan_memory(
-    steps: Sequence[Step], buffers: Mapping[str, Buffer], known: frozenset[Sym]
+    steps: Sequence[Step], buffers: Mapping[str, Buffer], known: frozenset[Sym], redzone: int = 0
 ) -> tuple[tuple[tuple[str, ArenaPlace], ...], Expr]:
     """(places, arena bytes) for the temps of these steps. known: the symbols whose values the inputs give; a temp whose
-    size depends on others (on data) gets no place and is allocated when it is written."""
-    lives = _reuse_in_place(steps, _lifetimes(steps, buffers), buffers)
+    size depends on others (on data) gets no place and is allocated when it is written. redzone: bytes that stay free
+    before and after each place."""
+    lives = _reuse_in_place(steps, _lifetimes(steps, buffers, redzone), buffers)
     lives = [life for life in lives if life.bytes.symbols <= known]
     static = [life for life in lives if life.bytes.as_int is not None]
     dynamic = [life for life in lives if life.bytes.as_int is None]
     places, static_bytes = _place_static(static)
     dynamic_places, total = _place_dynamic(dynamic, const(static_bytes))
-    return (*places, *dynamic_places), total
+    inside = tuple((name, ArenaPlace(place.offset + redzone)) for name, place in (*places, *dynamic_places))
+    return inside, total
 
 
-def _lifetimes(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> dict[str, Lifetime]:
+def _lifetimes(steps: Sequence[Step], buffers: Mapping[str, Buffer], redzone: int) -> dict[str, Lifetime]:
     lives: dict[str, Lifetime] = {}
     for number, step in enumerate(steps):
         for name in step_reads(step) | step_writes(step):
             buffer = buffers[name]
             if buffer.kind != "temp":
                 continue
-            life = lives.setdefault(name, Lifetime([name], _bytes(buffer), number, number))
+            life = lives.setdefault(name, Lifetime([name], _bytes(buffer) + 2 * redzone, number, number))
             life.last = number
     return lives
 

@@ -17,9 +17,12 @@ from inductor_cpu.schedule.memory import plan_memory
 from inductor_cpu.schedule.uses import live_nodes, reads_of, result_buffers
 
 
-def schedule_program(program: Program, lanes: int, cores: int, horizontal: int = HORIZONTAL) -> Schedule:
+def schedule_program(
+    program: Program, lanes: int, cores: int, horizontal: int = HORIZONTAL, redzone: int = 0
+) -> Schedule:
     """Decide kernels, their order and memory. lanes: vector lanes of the target (0 for scalar code); cores: how many
-    threads a kernel should have work for; horizontal: most nests in a kernel that joins nests without a dependency."""
+    threads a kernel should have work for; horizontal: most nests in a kernel that joins nests without a dependency;
+    redzone: bytes that stay free around each buffer."""
     buffers = dict(program.buffer_table)
     inlined = inline_producers(program, live_nodes(program, program.nodes))
     nodes = [
@@ -30,7 +33,7 @@ def schedule_program(program: Program, lanes: int, cores: int, horizontal: int =
         item if isinstance(item, Extern) else build_kernel(item, buffers, lanes, cores)
         for item in without_dead_stores(program, fused.items)
     ]
-    places, arena = plan_memory(steps, buffers, _input_symbols(program))
+    places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
     return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes))
 
 

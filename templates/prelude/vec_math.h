@@ -58,9 +58,9 @@ ICPU_NAMED_UNARY(sleef_acosh, acosh, _u10)
 #undef ICPU_UNARY
 #undef ICPU_NAMED_UNARY
 
-#define ICPU_BINARY(name, accuracy)                                                                           \
+#define ICPU_NAMED_BINARY(function, name, accuracy)                                                           \
   template <Float T, int U>                                                                                   \
-  inline Vec<T, U> name(const Vec<T, U>& a, const Vec<T, U>& b) {                                             \
+  inline Vec<T, U> function(const Vec<T, U>& a, const Vec<T, U>& b) {                                             \
     return map(                                                                                               \
         [](Reg<T> x, Reg<T> y) -> Reg<T> {                                                                    \
           if constexpr (sizeof(T) == 4) {                                                                     \
@@ -71,12 +71,14 @@ ICPU_NAMED_UNARY(sleef_acosh, acosh, _u10)
         },                                                                                                    \
         a, b);                                                                                                \
   }
+#define ICPU_BINARY(name, accuracy) ICPU_NAMED_BINARY(name, name, accuracy)
 ICPU_BINARY(pow, _u10)
 ICPU_BINARY(atan2, _u10)
 ICPU_BINARY(hypot, _u05)
-ICPU_BINARY(fmod, )
+ICPU_NAMED_BINARY(sleef_fmod, fmod, )
 ICPU_BINARY(nextafter, )
 #undef ICPU_BINARY
+#undef ICPU_NAMED_BINARY
 #undef ICPU_SLEEF_F
 #undef ICPU_SLEEF_D
 
@@ -147,6 +149,18 @@ inline Vec<T, U> rsqrt(const Vec<T, U>& a) {
 template <Float T, int U>
 inline Vec<T, U> sigmoid(const Vec<T, U>& a) {
   return reciprocal(splat<U>(T(1)) + exp(-a));
+}
+
+// SLEEF gives NaN where the quotient overflows. Those lanes are rare, and done by the C library.
+template <Float T, int U>
+inline Vec<T, U> fmod(const Vec<T, U>& a, const Vec<T, U>& b) {
+  const auto r = sleef_fmod(a, b);
+  const auto valid = (abs(a) < splat<U>(kInf<T>)) & (abs(b) > splat<U>(T(0)));
+  if (!any(isnan(r) & valid)) return r;
+  const auto top = spill(a), bottom = spill(b);
+  auto rest = spill(r);
+  for (int i = 0; i < Vec<T, U>::size; ++i) rest.lane[i] = std::fmod(top[i], bottom[i]);
+  return unspill(rest);
 }
 
 template <Float T, int U>

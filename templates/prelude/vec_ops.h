@@ -181,13 +181,14 @@ template <Float T, int U>
 inline Vec<T, U> maximum(const Vec<T, U>& a, const Vec<T, U>& b) {
   return select(isnan(a), a, map([](Reg<T> x, Reg<T> y) { return raw_max(x, y); }, a, b));
 }
+// Of zeros of both signs the first, as the C library's functions: they too give their second argument when equal.
 template <Float T, int U>
 inline Vec<T, U> fmin(const Vec<T, U>& a, const Vec<T, U>& b) {
-  return select(isnan(b), a, map([](Reg<T> x, Reg<T> y) { return raw_min(x, y); }, a, b));
+  return select(isnan(a), b, map([](Reg<T> x, Reg<T> y) { return raw_min(y, x); }, a, b));
 }
 template <Float T, int U>
 inline Vec<T, U> fmax(const Vec<T, U>& a, const Vec<T, U>& b) {
-  return select(isnan(b), a, map([](Reg<T> x, Reg<T> y) { return raw_max(x, y); }, a, b));
+  return select(isnan(a), b, map([](Reg<T> x, Reg<T> y) { return raw_max(y, x); }, a, b));
 }
 template <Integer T, int U>
 inline Vec<T, U> minimum(const Vec<T, U>& a, const Vec<T, U>& b) {

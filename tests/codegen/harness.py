@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.config import snapshot
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.paths import prelude
 from inductor_cpu.runtime.cache import open_cache
@@ -33,7 +34,8 @@ class Library:
 
     def __init__(self, isa: str, kernels: Iterable[Kernel]) -> None:
         sources = {kernel: generate(kernel, target(isa)) for kernel in kernels}
-        addresses = load_kernels(list(sources.values()), target(isa), prelude(), open_cache(), find_toolchain())
+        toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
+        addresses = load_kernels(list(sources.values()), target(isa), prelude(), open_cache(), toolchain)
         self._functions = {kernel: FUNCTION(addresses[source.symbol]) for kernel, source in sources.items()}
 
     def run(self, kernel: Kernel, *buffers: torch.Tensor, sizes: Sequence[int] = ()) -> int:

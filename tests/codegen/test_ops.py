@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from functools import cache
 
 import pytest
@@ -169,6 +170,15 @@ def test_op_agrees_with_eager(op: str, dtype: torch.dtype, results: dict[Group, 
     bound = {F32: ULPS.get(op, 1.5), F64: ULPS.get(op, 1.5) + 1}.get(dtype, 0.51)  # fp64 itself is eager's
     bad = ~(distance <= bound)
     assert not bad.any(), [t[bad][:5].tolist() for t in (*args, got, want, exact, distance)]
+
+
+def test_fmod_is_exact_where_the_quotient_overflows(isa: str) -> None:
+    a, b = (t.contiguous() for t in torch.cartesian_prod(torch.tensor([3.4e38, -3e38, 1.0]), torch.rand(9)).unbind(1))
+    build = Build()
+    build.store("Z", of(I), build.op("fmod", *(build.load(name, of(I), F32) for name in "XY")))
+    kernel, got = build.kernel(isa, (I,), vector=I, sizes=(N,)), torch.empty(len(a))
+    Library(isa, [kernel]).run(kernel, a, b, got, sizes=[len(a)])
+    assert got.tolist() == [math.fmod(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
 
 
 def test_tables_have_a_row_for_every_op_and_dtype() -> None:

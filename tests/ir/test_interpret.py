@@ -214,6 +214,15 @@ def test_extern_takes_views_lists_ints_and_keywords() -> None:
     assert torch.equal(got, torch.cat([value[1:3, 1:3]] * 2, 1))
 
 
+def test_a_call_without_a_result_may_return_none() -> None:
+    x = buffer("x", (), "input", torch.bool)
+    check = extern(torch.ops.aten._assert_async.default, whole(x), outputs=())
+    (got,) = run(program([x], [check], [whole(x)]), [torch.tensor(True)])
+    assert bool(got)
+    with pytest.raises(RuntimeError):
+        run(program([x], [check], [whole(x)]), [torch.tensor(False)])
+
+
 def test_data_dependent_sizes_and_ints_are_bound_after_the_call() -> None:
     count, top = size_symbol("u0"), size_symbol("u1")
     x, rows = buffer("x", (5,), "input"), buffer("rows", (of(count), 1), "extern", I64)

@@ -279,6 +279,23 @@ def test_extern_calls_do_not_write_over_their_arguments() -> None:
     refuse(schedule(*steps, places={"a": 0, "b": 0}), "overlap")
 
 
+def test_a_memory_plan_is_not_checked_for_sizes_that_would_be_negative() -> None:
+    n = size_symbol("s0")
+    rest = of(n) // 2 - 7  # what a guard on s0 keeps from being negative
+    temps = [buffer("a", (rest,)), buffer("b", (rest,))]
+    p = program([buffer("x", (of(n),), "input"), *temps, OUT], (), inputs=(InputSpec(0, buffer="x", symbol=None),))
+    p = replace(p, bindings=(SizeBinding(n, "x", 0),))
+    steps = (call(whole(p.buffer("x")), outputs=("a",)), call(whole(temps[0]), outputs=("b",), name="extern1"))
+    last = call(whole(temps[1]), outputs=("out",), name="extern2")
+
+    def planned(second: Expr) -> Schedule:
+        places = (("a", ArenaPlace(ZERO)), ("b", ArenaPlace(second)))
+        return Schedule(p, (*steps, last), places, rest * 8)
+
+    verify_schedule(planned(rest * 4))
+    refuse(planned(rest * 2), "b and a overlap")
+
+
 def test_wrong_orders_are_refused() -> None:
     places = {"a": 0, "b": 16, "c": 32}
     refuse(schedule(*CHAIN[::-1], places=places), "c is read before it is written")

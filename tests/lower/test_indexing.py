@@ -81,6 +81,13 @@ def test_an_index_out_of_range_raises_index_error(index: int) -> None:
             run(program, [x, torch.tensor([0, index])])
 
 
+def test_an_index_into_one_element_is_checked() -> None:
+    for fn in (lambda x, i: x[i], lambda x, i: x.index_select(0, i), lambda x, i: x.gather(0, i[:, None])):
+        program = check(fn, torch.randn(1, 3), torch.tensor([0]))
+        with pytest.raises(IndexError):
+            run(program, [torch.randn(1, 3), torch.tensor([1])])
+
+
 @pytest.mark.parametrize(
     "fn",
     [

@@ -310,6 +310,12 @@ def test_round_to_decimals(decimals: int) -> None:
     check(lambda x: torch.round(x * 37, decimals=decimals), sample(torch.float32))
 
 
+@pytest.mark.parametrize("decimals", [2, -2])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_low_precision_is_rounded_to_decimals_in_f32(dtype: torch.dtype, decimals: int) -> None:
+    check(lambda x: torch.round(x, decimals=decimals), sample(dtype, low=-300, high=300))
+
+
 def test_bool_arithmetic_is_logic() -> None:
     check(lambda a, b: (a + b, a * b, a & b, a | b, a ^ b, ~a), sample(torch.bool), sample(torch.bool, 1))
 

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from inductor_cpu.config import snapshot
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime.cache import KernelCache, open_cache
 from inductor_cpu.runtime.compile import load_kernels
@@ -17,7 +18,7 @@ from tests.runtime.support import ADD_ONE, PRELUDE, SCALE, SLEEP, THREADS, Runne
 
 @pytest.fixture(scope="session")
 def toolchain() -> Toolchain:
-    return find_toolchain()
+    return find_toolchain(sanitize=snapshot().cpp.sanitize)
 
 
 @pytest.fixture(scope="session")

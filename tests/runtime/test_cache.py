@@ -105,7 +105,7 @@ def test_folder_that_cannot_be_made_falls_back_with_one_warning(
 
 
 def test_folder_that_cannot_be_written_falls_back(caplog: pytest.LogCaptureFixture) -> None:
-    assert_falls_back(Path("/proc/self"), "", caplog)
+    assert_falls_back(Path("/proc/sys"), "", caplog)
 
 
 def test_folder_that_others_may_write_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,9 +1,12 @@
 // Blocks of memory that are kept for the next call, so that repeated calls touch no fresh pages.
 #pragma once
 
+#include "redzone.h"
+
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/Storage.h>
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -45,11 +48,16 @@ class Pool {
         return block;
       }
     }
-    return create(size);
+    if (Block* block = create(size)) return block;
+    clear(); // what is kept may be what is missing
+    Block* block = create(size);
+    TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "icpu could not allocate ", size, " bytes");
+    return block;
   }
 
   // Keeps the block; the least recently used ones go when too much is kept.
   void release(Block* block) {
+    unpoison(block->data, block->size);
     std::lock_guard<std::mutex> guard(mutex_);
     kept_.push_front(block);
     kept_bytes_ += block->size;
@@ -73,6 +81,11 @@ class Pool {
   }
 
  private:
+  // A thread of ours may hold the mutex while another one forks; the child would wait for it for ever.
+  Pool() {
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); }, [] { instance().mutex_.unlock(); });
+  }
+
   static constexpr size_t kSmall = 64, kPage = 4096, kHuge = size_t{2} << 20;
   static constexpr size_t kMaxBlocks = 256;
 
@@ -84,9 +97,7 @@ class Pool {
   static Block* create(size_t size) {
     void* data = nullptr;
     const size_t alignment = size >= 2 * kHuge ? kHuge : kSmall;
-    if (posix_memalign(&data, alignment, size) != 0) {
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "icpu could not allocate ", size, " bytes");
-    }
+    if (posix_memalign(&data, alignment, size) != 0) return nullptr;
 #ifdef MADV_HUGEPAGE
     if (alignment == kHuge) madvise(data, size, MADV_HUGEPAGE);
 #endif
@@ -104,6 +115,7 @@ class Pool {
   }
 
   static size_t default_limit() {
+    if (kSanitized) return 0; // so that a use after the end is seen
     return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)) / 8;
   }
 
@@ -119,10 +131,11 @@ struct ReleaseBlock {
 using BlockPtr = std::unique_ptr<Block, ReleaseBlock>;
 
 // A storage that owns `block` and gives it back to the pool with its last tensor. It can be resized as any other.
-inline c10::Storage storage_over(BlockPtr block, size_t bytes) {
+// Its first byte is at `offset` of the block.
+inline c10::Storage storage_over(BlockPtr block, size_t bytes, size_t offset = 0) {
   Block* raw = block.release();
   c10::DataPtr data(
-      raw->data, raw, [](void* context) { Pool::instance().release(static_cast<Block*>(context)); }, c10::kCPU);
+      static_cast<char*>(raw->data) + offset, raw, [](void* context) { Pool::instance().release(static_cast<Block*>(context)); }, c10::kCPU);
   return c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(data), c10::GetCPUAllocator(), true);
 }
 

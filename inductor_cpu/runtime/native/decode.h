@@ -34,6 +34,7 @@ class Decoder {
     const int64_t slots = as_int(attribute(source_, "slots").get());
     plan_.registers = as_int(attribute(source_, "registers").get());
     read_constants(slots);
+    plan_.redzone = as_int(attribute(source_, "redzone").get());
     const Int arena = integer(attribute(source_, "arena_bytes").get());
     const size_t arena_at = as_int(attribute(source_, "arena_at").get());
     Ref instructions = attribute(source_, "instructions");
@@ -91,7 +92,8 @@ class Decoder {
       if (kArithmetic.count(op) == 0) fail(PyExc_ValueError, "unknown operation in Compute: " + op);
       out.emplace_back(Compute{reg(from), kArithmetic.at(op), field(from, "left"), field(from, "right")});
     } else if (type == "Alloc") {
-      out.emplace_back(Alloc{written(from), dtype(from), ints(from, "sizes"), ints(from, "strides")});
+      out.emplace_back(Alloc{written(from), dtype(from), ints(from, "sizes"), ints(from, "strides"),
+                              as_string(attribute(from, "label").get())});
     } else if (type == "ArenaView") {
       out.emplace_back(
           ArenaView{written(from), field(from, "offset"), dtype(from), ints(from, "sizes"), ints(from, "strides")});
@@ -107,6 +109,11 @@ class Decoder {
     } else if (type == "Restride") {
       plan_.dispatches = true;
       out.emplace_back(Restride{written(from), ints(from, "sizes"), ints(from, "strides")});
+    } else if (type == "Guard") {
+      out.emplace_back(
+          Guard{as_string(attribute(from, "label").get()), field(from, "offset"), field(from, "bytes")});
+    } else if (type == "Unguard") {
+      out.emplace_back(Unguard{field(from, "offset")});
     } else if (type == "Free") {
       Free free;
       Ref listed = attribute(from, "slots");

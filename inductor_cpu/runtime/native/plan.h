@@ -55,6 +55,7 @@ struct Alloc {
   SlotId slot;
   at::ScalarType dtype;
   Ints sizes, strides;
+  std::string label;
 };
 struct ArenaView {
   SlotId slot;
@@ -83,6 +84,13 @@ struct KernelCall {
 struct Restride {
   SlotId slot;
   Ints sizes, strides;
+};
+struct Guard {
+  std::string label;
+  Int offset, bytes;
+};
+struct Unguard {
+  Int offset;
 };
 struct Free {
   std::vector<SlotId> slots;
@@ -149,6 +157,8 @@ using Instruction = std::variant<
     KernelCall,
     ExternCall,
     Restride,
+    Guard,
+    Unguard,
     Free>;
 
 struct Plan {
@@ -162,6 +172,7 @@ struct Plan {
   size_t registers = 0;
   size_t most_pointers = 0;
   size_t most_ints = 0;
+  size_t redzone = 0; // bytes; 0: no red zones
   bool dispatches = false; // whether any instruction may call the dispatcher
   bool force_profile = false;
 };

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "arena.h"
+#include "arithmetic.h"
 #include "plan.h"
+#include "redzone.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
@@ -43,29 +45,6 @@ class NoModes {
  private:
   c10::impl::TorchDispatchModeTLS saved_;
 };
-
-inline int64_t floor_div(int64_t a, int64_t b) {
-  TORCH_CHECK_WITH(ValueError, b != 0, "integer division or modulo by zero in a size expression");
-  const int64_t quotient = a / b;
-  return quotient - ((a % b != 0) && ((a < 0) != (b < 0)));
-}
-
-inline int64_t compute(Arithmetic op, int64_t a, int64_t b) {
-  switch (op) {
-    case Arithmetic::add: return a + b;
-    case Arithmetic::sub: return a - b;
-    case Arithmetic::mul: return a * b;
-    case Arithmetic::floordiv: return floor_div(a, b);
-    case Arithmetic::mod: return a - floor_div(a, b) * b;
-    case Arithmetic::min: return std::min(a, b);
-    case Arithmetic::max: return std::max(a, b);
-    case Arithmetic::eq: return a == b;
-    case Arithmetic::ne: return a != b;
-    case Arithmetic::lt: return a < b;
-    case Arithmetic::le: return a <= b;
-  }
-  TORCH_INTERNAL_ASSERT(false);
-}
 
 class Frame {
  public:
@@ -148,7 +127,12 @@ class Frame {
   void step(const Alloc& s) {
     const Sizes sizes = values(s.sizes), strides = values(s.strides);
     const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(s.dtype));
-    if (bytes < kPooledOutput) {
+    if (plan_.redzone > 0) {
+      BlockPtr block(Pool::instance().acquire(bytes + 2 * plan_.redzone + 64));
+      char* data = static_cast<char*>(block->data) + plan_.redzone;
+      zones_.add(s.label, data, bytes, plan_.redzone);
+      slots_[s.slot] = over(storage_over(std::move(block), bytes, plan_.redzone), s.dtype, sizes, strides, 0);
+    } else if (bytes < kPooledOutput) {
       slots_[s.slot] = at::detail::empty_strided_cpu(sizes, strides, s.dtype);
     } else {
       c10::Storage storage = storage_over(BlockPtr(Pool::instance().acquire(bytes)), bytes);
@@ -187,11 +171,12 @@ class Frame {
     }
     if (C10_LIKELY(!record_)) {
       check(s.function(pointers_.data(), ints), s.label);
-      return;
+    } else {
+      at::RecordFunction range(at::RecordScope::FUNCTION);
+      if (range.isActive()) range.before(s.label.c_str());
+      check(s.function(pointers_.data(), ints), s.label);
     }
-    at::RecordFunction range(at::RecordScope::FUNCTION);
-    if (range.isActive()) range.before(s.label.c_str());
-    check(s.function(pointers_.data(), ints), s.label);
+    zones_.check(s.label);
   }
 
   // A kernel goes on after a bad index or a division by zero, with memory safe, and says so at its end.
@@ -208,6 +193,7 @@ class Frame {
     } else {
       call(std::get<PythonCall>(s.call), s);
     }
+    zones_.check(s.label);
   }
 
   void step(const Restride& s) {
@@ -226,8 +212,17 @@ class Frame {
     slots_[s.slot] = std::move(copy);
   }
 
+  void step(const Guard& s) { zones_.add(s.label, arena_ + value(s.offset), value(s.bytes), plan_.redzone); }
+  void step(const Unguard& s) { zones_.remove(arena_ + value(s.offset)); }
+
   void step(const Free& s) {
-    for (SlotId slot : s.slots) slots_[slot].reset();
+    for (SlotId slot : s.slots) {
+      // Memory of ours that goes back to the pool is guarded no longer.
+      if (plan_.redzone > 0 && slots_[slot].defined() && slots_[slot].has_storage()) {
+        zones_.remove(static_cast<const char*>(slots_[slot].storage().data()));
+      }
+      slots_[slot].reset();
+    }
   }
 
   static at::Tensor over(
@@ -389,6 +384,7 @@ class Frame {
   c10::SmallVector<void*, 32> pointers_;
   c10::SmallVector<int64_t, 32> ints_;
   std::vector<c10::IValue> stack_;
+  RedZones zones_;
   BlockPtr block_;
   c10::Storage arena_storage_;
   char* arena_ = nullptr;

@@ -1,0 +1,38 @@
+"""Values at which kernels easily differ from eager, in compiled code."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from tests.e2e.support import compile_counted
+
+Tensor = torch.Tensor
+
+
+def test_zeros_keep_the_signs_that_eager_gives_them() -> None:
+    x, y = torch.tensor([0.0, -0.0] * 20), torch.tensor([0.0, 0.0, -0.0, -0.0] * 10)
+
+    def f(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return torch.fmax(x, y), torch.fmin(x, y), F.relu6(x), F.hardtanh(x, -1, 0), x.clamp(0, 1), x.clamp(max=0.0)
+
+    compiled, _ = compile_counted(f)
+    for number, (got, want) in enumerate(zip(compiled(x, y), f(x, y), strict=True)):
+        assert torch.equal(got.signbit(), want.signbit()), number
+
+
+def test_remainders_and_floors_of_quotients_that_overflow() -> None:
+    a, b = torch.full((40,), 3.4e38), torch.full((40,), 1e-3)
+    compiled, _ = compile_counted(lambda a, b: (torch.fmod(a, b), torch.remainder(-a, b), a // b))
+    rest, positive, quotient = compiled(a, b)
+    exact = torch.fmod(a.double(), b.double()).float()
+    assert torch.equal(rest, exact)
+    assert torch.equal(positive, (b.double() - exact.double()).float())
+    assert quotient.isinf().all()
+
+
+def test_a_standard_deviation_whose_squares_overflow() -> None:
+    x = torch.tensor([[3e38, 1.0, -2e38, 5.0]] * 3)
+    compiled, _ = compile_counted(lambda x: torch.std(x, 1))
+    assert compiled(x).isfinite().all()
+    torch.testing.assert_close(compiled(x), x.std(1))

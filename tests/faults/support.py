@@ -1,0 +1,114 @@
+"""What the tests of faults share: compilers that misbehave, programs in a process of their own, what is left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from inductor_cpu.runtime.cache import KernelCache
+from inductor_cpu.runtime.executor import build_executor, executor_library
+from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MODEL = """
+import torch
+import inductor_cpu
+x = torch.randn(31)
+f = torch.compile(lambda x: x.sin() * 2 + x, backend="icpu")
+torch.testing.assert_close(f(x), x.sin() * 2 + x)
+print("right")
+"""
+"""A program that compiles one kernel and checks its result."""
+
+
+def compiler(folder: Path, script: str, name: str = "fake-g++") -> Path:
+    """A compiler that tells the version of the real one, and for the rest is this shell script. "$REAL" is the real
+    one, "$OUT" the file that it has to make, and $$ the script's process."""
+    real = find_toolchain().command[0]
+    path = folder / name
+    path.write_text(
+        f'#!/bin/sh\nREAL={real}\ncase "$*" in *-dM*) exec $REAL "$@";; esac\n'
+        f'OUT=$(printf "%s" "$*" | sed "s/.* -o \\([^ ]*\\).*/\\1/")\n{script}\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+def toolchain_of(path: Path, time_limit: int = 60) -> Toolchain:
+    """The toolchain with that compiler."""
+    return find_toolchain(str(path), time_limit)
+
+
+def with_executor(source: KernelCache, cache: KernelCache) -> KernelCache:
+    """`cache` with a link to the executor of `source`, so that a new process need not build it."""
+    toolchain = find_toolchain()
+    made = build_executor(source, toolchain, ProcessGroup())
+    there = executor_library(cache, toolchain)
+    for suffix in ("", ".sha256"):
+        os.link(str(made) + suffix, str(there) + suffix)
+    return cache
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """That of a program which finds this checkout."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+
+
+def run(program: str = MODEL, **changes: str) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment(**changes),
+        check=False,
+        timeout=240,
+    )
+
+
+def leftovers(cache: KernelCache) -> list[str]:
+    """What is in the cache's folder for temporary files."""
+    return sorted(path.name for path in (cache.root / "tmp").iterdir())
+
+
+def libraries(cache: KernelCache) -> list[str]:
+    """The kernel libraries in the cache."""
+    return sorted(path.name for path in (cache.root / "libs").glob("*.so") if not path.name.startswith("executor"))
+
+
+def children() -> set[int]:
+    """Every child of this process, zombies too."""
+    me = str(os.getpid())
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if fields[1] == me:
+            found.add(int(path.parent.name))
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs. A zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Wait for something that happens soon; whether it happened."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

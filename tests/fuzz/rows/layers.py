@@ -1,0 +1,243 @@
+"""Operations of neural networks: products, convolutions, norms, pooling, attention, losses."""
+
+from __future__ import annotations
+
+from tests.fuzz.graph import Attr
+from tests.fuzz.rows.row import Accept, Choice, Chooser, Row, Value, both, dtype_name, floats, rank
+
+WIDTHS = (1, 3, 7, 8, 15, 16, 17, 31, 33)
+
+
+def _nonempty(v: Value) -> bool:
+    return v.tensor.numel() > 0 and min(v.second, default=1) > 0
+
+
+def _fixed(v: Value, *dims: int) -> bool:
+    """Dimensions that have the same size at both calls, as weights need."""
+    return all(v.tensor.shape[d] == v.second[d] for d in dims)
+
+
+def _weight(c: Chooser, a: Value, *shape: int) -> str:
+    return c.make(shape, shape, dtype_name(a), weight=True)
+
+
+def _linear(bias: bool):  # type: ignore[no-untyped-def]
+    def choose(c: Chooser, accept: Accept) -> Choice | None:
+        a = c.value(both(accept, rank(1, 4), lambda v: _fixed(v, -1)))
+        if a is None:
+            return None
+        n = c.random.choice(WIDTHS)
+        names = (a.name, _weight(c, a, n, a.tensor.shape[-1]))
+        return Choice((*names, _weight(c, a, n)) if bias else names)
+
+    return choose
+
+
+def _product(low: int, high: int, vector: bool = False):  # type: ignore[no-untyped-def]
+    """Two matrices (or stacks of them, or a matrix and a vector) that can be multiplied."""
+
+    def choose(c: Chooser, accept: Accept) -> Choice | None:
+        a = c.value(both(accept, rank(low, high)))
+        if a is None:
+            return None
+
+        def accept_right(b: Value) -> bool:
+            return (
+                b.rank == (1 if vector else a.rank)
+                and b.tensor.dtype == a.tensor.dtype
+                and (b.tensor.shape[-1 if vector else -2], b.second[-1 if vector else -2])
+                == (a.tensor.shape[-1], a.second[-1])
+                and b.tensor.shape[:-2] == (() if vector else a.tensor.shape[:-2])
+                and b.second[:-2] == (() if vector else a.second[:-2])
+            )
+
+        b = c.value(accept_right)
+        if b is not None and c.random.random() < 0.7:
+            return Choice((a.name, b.name))
+        n = [] if vector else [c.random.choice(WIDTHS)]
+        lead = () if vector else tuple(a.tensor.shape[:-2])
+        lead_second = () if vector else a.second[:-2]
+        other = c.make(
+            (*lead, a.tensor.shape[-1], *n), (*lead_second, a.second[-1], *n), dtype_name(a), weight=a.rank == 2
+        )
+        return Choice((a.name, other))
+
+    return choose
+
+
+def _addmm(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, rank(2, 2), lambda v: _fixed(v, -1)))
+    if a is None:
+        return None
+    n = c.random.choice(WIDTHS)
+    start = (
+        _weight(c, a, n) if c.random.random() < 0.6 else c.make((a.tensor.shape[0], n), (a.second[0], n), dtype_name(a))
+    )
+    return Choice((a.name, _weight(c, a, a.tensor.shape[1], n), start))
+
+
+def _square(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, rank(2, 4)))
+    return None if a is None else Choice((a.name,))
+
+
+def _conv(dims: int, transposed: bool = False, depthwise: bool = False):  # type: ignore[no-untyped-def]
+    def choose(c: Chooser, accept: Accept) -> Choice | None:
+        a = c.value(both(accept, rank(dims + 2, dims + 2), _nonempty, lambda v: _fixed(v, 1)))
+        if a is None:
+            if c.random.random() < 0.6:
+                return None
+            sizes = tuple(c.random.choice([3, 5, 8, 9]) for _ in range(dims))
+            shape = (c.random.choice([1, 2]), c.random.choice([1, 3, 4, 16]), *sizes)
+            second = shape
+            name, channels, dtype, least = c.make(shape, second, "float32"), shape[1], "float32", min(sizes)
+        else:
+            name, channels, dtype = a.name, a.tensor.shape[1], dtype_name(a)
+            least = min(a.least(d) for d in range(2, dims + 2))
+        out = c.random.choice([1, 4, 7, 16, 17])
+        groups = c.random.choice([g for g in (1, 1, 2, 4) if channels % g == 0])
+        if depthwise:
+            out, groups = channels, channels
+        elif out % groups:
+            groups = 1
+        kernel = c.random.choice([1, 3])
+        attrs: dict[str, Attr] = {
+            "stride": c.random.choice([1, 1, 2]),
+            "padding": c.random.choice([0, 1]) if least >= kernel else 1,
+            "groups": groups,
+            "dilation": 2 if least > 4 and c.random.random() < 0.2 else 1,
+        }
+        grouped = (channels, out // groups) if transposed else (out, channels // groups)
+        weight = c.make((*grouped, *[kernel] * dims), (*grouped, *[kernel] * dims), dtype, weight=True)
+        return Choice((name, weight, c.make((out,), (out,), dtype, weight=True)), attrs)
+
+    return choose
+
+
+_CONV = "{0}, {1}, {2}, stride={stride}, padding={padding}, groups={groups}, dilation={dilation})"
+
+
+def _layer_norm(weights: int):  # type: ignore[no-untyped-def]
+    def choose(c: Chooser, accept: Accept) -> Choice | None:
+        a = c.value(both(accept, rank(1), _nonempty, lambda v: _fixed(v, -1)))
+        if a is None:
+            return None
+        n = a.tensor.shape[-1]
+        return Choice((a.name, *(_weight(c, a, n) for _ in range(weights))), {"sizes": (n,)})
+
+    return choose
+
+
+def _group_norm(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, rank(2, 4), _nonempty, lambda v: _fixed(v, 1)))
+    if a is None:
+        return None
+    n = a.tensor.shape[1]
+    groups = c.random.choice([g for g in (1, 2, 3, 4, n) if n % g == 0])
+    return Choice((a.name, _weight(c, a, n), _weight(c, a, n)), {"groups": groups})
+
+
+def _batch_norm(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, rank(2, 4), _nonempty, lambda v: _fixed(v, 1)))
+    if a is None or a.tensor.numel() // a.tensor.shape[1] < 2:
+        return None
+    n = a.tensor.shape[1]
+    return Choice((a.name, *(_weight(c, a, n) for _ in range(4))))
+
+
+def _pool(dims: int):  # type: ignore[no-untyped-def]
+    def choose(c: Chooser, accept: Accept) -> Choice | None:
+        a = c.value(both(accept, rank(dims + 1, dims + 2), _nonempty))
+        if a is None:
+            return None
+        least = min(a.least(d) for d in range(a.rank - dims, a.rank))
+        size = c.random.randint(1, min(3, least))
+        padding = c.random.randint(0, size // 2)
+        return Choice((a.name,), {"size": size, "stride": c.random.randint(1, 2), "padding": padding})
+
+    return choose
+
+
+def _image(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, rank(4, 4), _nonempty))
+    return None if a is None else Choice((a.name,))
+
+
+def _sequence(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, rank(3, 3), _nonempty))
+    return None if a is None else Choice((a.name,))
+
+
+def _classes(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, rank(2, 2), _nonempty))
+    if a is None:
+        return None
+    return Choice((a.name, c.make((a.tensor.shape[0],), (a.second[0],), "int64", "index", a.least(1))))
+
+
+def _same(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, _nonempty))
+    if a is None:
+        return None
+    return Choice((a.name, c.make(a.tensor.shape, a.second, dtype_name(a))))
+
+
+def _row(name: str, text: str, choose: object, weight: float = 1.0, **more: object) -> Row:
+    return Row(name, text, choose, floats, reorders=True, weight=weight, **more)  # type: ignore[arg-type]
+
+
+_BATCH = "F.batch_norm({0}, "
+
+ROWS: tuple[Row, ...] = (
+    _row("mm", "{0} @ {1}", _product(2, 2), 3),
+    _row("bmm", "torch.matmul({0}, {1})", _product(3, 4), 3),
+    _row("mv", "{0} @ {1}", _product(2, 2, vector=True)),
+    _row("matmul_self", "{0} @ {0}.mT", _square, 1.5),
+    _row("einsum", "torch.einsum('...ij,...kj->...ik', {0}, {0})", _square),
+    _row("addmm", "torch.addmm({2}, {0}, {1})", _addmm, 2),
+    _row("addmm_scaled", "torch.addmm({2}, {0}, {1}, beta=0.5, alpha=2)", _addmm),
+    _row("linear", "F.linear({0}, {1})", _linear(bias=False), 2),
+    _row("linear_bias", "F.linear({0}, {1}, {2})", _linear(bias=True), 3),
+    _row("linear_relu", "F.linear({0}, {1}, {2}).relu()", _linear(bias=True), 1.5),
+    _row("linear_gelu", "F.gelu(F.linear({0}, {1}, {2}))", _linear(bias=True), 1.5),
+    _row("outer", "torch.outer({0}.flatten(), {0}.flatten()[:5])", _square, 0.5),
+    _row("conv1d", "F.conv1d(" + _CONV, _conv(1), 1.5),
+    _row("conv2d", "F.conv2d(" + _CONV, _conv(2), 3),
+    _row("conv2d_relu", "F.conv2d(" + _CONV + ".relu()", _conv(2), 1.5),
+    _row("depthwise", "F.conv2d(" + _CONV, _conv(2, depthwise=True)),
+    _row("conv_transpose2d", "F.conv_transpose2d(" + _CONV, _conv(2, transposed=True)),
+    _row("layer_norm", "F.layer_norm({0}, {sizes}, {1}, {2}, eps=0.01)", _layer_norm(2), 3),
+    _row("layer_norm_plain", "F.layer_norm({0}, {sizes}, eps=0.01)", _layer_norm(0)),
+    _row("rms_norm", "F.rms_norm({0}, {sizes}, {1}, eps=0.01)", _layer_norm(1), 2),
+    _row("group_norm", "F.group_norm({0}, {groups}, {1}, {2}, eps=0.01)", _group_norm, 2),
+    _row("instance_norm", "F.instance_norm({0}, eps=0.01)", _sequence),
+    _row("batch_norm", _BATCH + "{1}, {2}.abs() + 0.5, {3}, {4}, eps=0.01)", _batch_norm, 2),
+    _row("batch_norm_train", _BATCH + "None, None, {3}, {4}, training=True, eps=0.1)", _batch_norm, 1.5),
+    _row(
+        "batch_norm_update",
+        _BATCH + "{1}.clone(), {2}.abs() + 0.5, {3}, {4}, training=True, momentum=0.3, eps=0.1)",
+        _batch_norm,
+    ),
+    _row("avg_pool2d", "F.avg_pool2d({0}, {size}, {stride}, {padding})", _pool(2), 1.5),
+    _row("avg_pool2d_ceil", "F.avg_pool2d({0}, {size}, {stride}, {padding}, True, False)", _pool(2)),
+    _row("avg_pool1d", "F.avg_pool1d({0}, {size}, {stride}, {padding})", _pool(1)),
+    _row("max_pool2d", "F.max_pool2d({0}, {size}, {stride}, {padding})", _pool(2), 1.5, keeps=True),
+    _row("max_pool2d_ceil", "F.max_pool2d({0}, {size}, {stride}, {padding}, ceil_mode=True)", _pool(2), keeps=True),
+    _row("max_pool1d", "F.max_pool1d({0}, {size}, {stride}, {padding})", _pool(1), keeps=True),
+    _row("adaptive_avg_pool2d", "F.adaptive_avg_pool2d({0}, (2, 3))", _image),
+    _row("global_pool", "F.adaptive_avg_pool2d({0}, 1).flatten(1)", _image),
+    _row("adaptive_max_pool2d", "F.adaptive_max_pool2d({0}, 2)", _image, keeps=True),
+    _row("upsample_nearest", "F.interpolate({0}, scale_factor=2)", _image, keeps=True),
+    _row("upsample_bilinear", "F.interpolate({0}, scale_factor=2, mode='bilinear')", _image),
+    _row("upsample_linear", "F.interpolate({0}, size=11, mode='linear', align_corners=True)", _sequence),
+    _row("pixel_shuffle", "F.pixel_shuffle({0}.repeat(1, 4, 1, 1), 2)", _image, keeps=True),
+    _row("attention", "F.scaled_dot_product_attention({0}, {0}.flip(-2), {0} * 0.5)", _square, 1.5),
+    _row("causal_attention", "F.scaled_dot_product_attention({0}, {0}, {0}, is_causal=True)", _square),
+    _row("cross_entropy", "F.cross_entropy({0}, {1})", _classes, 1.5),
+    _row("cross_entropy_smooth", "F.cross_entropy({0}, {1}, reduction='none', label_smoothing=0.1)", _classes),
+    _row("nll", "F.nll_loss(torch.log_softmax({0}, 1), {1}, ignore_index=0, reduction='sum')", _classes),
+    _row("mse_loss", "F.mse_loss({0}, {1})", _same),
+    _row("huber", "F.huber_loss({0}, {1})", _same),
+    _row("bce", "F.binary_cross_entropy_with_logits({0}, {1}.sigmoid())", _same),
+    _row("cosine", "F.cosine_similarity({0}.float(), {1}.float() + 2, -1)", _same),
+)

@@ -1,0 +1,141 @@
+"""Processes that judge graphs, so that a crash or a hang is the result of one graph and not the end of the run."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from tests.fuzz.check import Outcome, evaluate
+from tests.fuzz.generate import generate
+from tests.fuzz.graph import Graph
+
+#: A graph that takes longer hangs.
+SECONDS = 150.0
+#: A process is replaced after so many graphs: libraries are never unloaded.
+GRAPHS_PER_PROCESS = 120
+
+
+@dataclass(frozen=True)
+class Job:
+    """A seed to generate from, or a graph. variants: None for those of the seed."""
+
+    seed: int
+    graph: Graph | None = None
+    variants: tuple[str, ...] | None = None
+
+
+def _serve(connection: Connection) -> None:
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    while True:
+        job: Job | None = connection.recv()
+        if job is None:
+            return
+        graph = job.graph if job.graph is not None else generate(job.seed)
+        connection.send(("graph", graph))
+        connection.send(("outcome", evaluate(graph, job.variants)))
+
+
+class Worker:
+    """One process, made when there is a job for it and again when it died."""
+
+    def __init__(self) -> None:
+        self.process: Any = None
+        self.connection: Connection | None = None
+        self.job: Job | None = None
+        self.graph: Graph | None = None
+        self.started = 0.0
+        self.count = 0
+
+    def start(self, job: Job) -> None:
+        """Give the process a job."""
+        if self.process is None or not self.process.is_alive() or self.count >= GRAPHS_PER_PROCESS:
+            self.stop()
+            context = multiprocessing.get_context("spawn")
+            self.connection, theirs = context.Pipe()
+            self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            self.process.start()
+            theirs.close()
+            self.count = 0
+        assert self.connection is not None
+        self.job, self.graph, self.started = job, job.graph, time.monotonic()
+        self.count += 1
+        self.connection.send(job)
+
+    def poll(self) -> Outcome | None:
+        """The outcome of the job, if there is one by now."""
+        assert self.connection is not None
+        try:
+            while self.connection.poll():
+                kind, value = self.connection.recv()
+                if kind == "outcome":
+                    return value
+                self.graph = value
+        except (EOFError, ConnectionResetError):
+            self.process.join(5)
+            code = self.process.exitcode
+            self.stop()
+            return Outcome("crash", f"the process ended with code {code}", f"crash: code {code}")
+        if time.monotonic() - self.started > SECONDS:
+            self.stop()
+            return Outcome("hang", f"no answer in {SECONDS:.0f} s", "hang")
+        return None
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+        if self.connection is not None:
+            self.connection.close()
+        self.process = self.connection = None
+
+
+class Pool:
+    """A few workers. Use as a context manager: it ends its processes."""
+
+    def __init__(self, count: int) -> None:
+        self.workers = [Worker() for _ in range(count)]
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.stop()
+
+    def run(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, Graph | None, Outcome]]:
+        """Outcomes of all jobs, as they come. The graph is None if the process died while it was made."""
+        busy: deque[Worker] = deque()
+        free = deque(self.workers)
+        exhausted = False
+        while busy or not exhausted:
+            while free and not exhausted:
+                job = next(jobs, None)
+                if job is None:
+                    exhausted = True
+                    break
+                worker = free.popleft()
+                worker.start(job)
+                busy.append(worker)
+            wait([w.connection for w in busy if w.connection is not None], timeout=1.0)
+            for worker in list(busy):
+                outcome = worker.poll()
+                if outcome is not None:
+                    busy.remove(worker)
+                    free.append(worker)
+                    assert worker.job is not None
+                    yield worker.job, worker.graph, outcome
+
+    def judge(self, graph: Graph, variants: tuple[str, ...] | None = None) -> Outcome:
+        """The outcome of one graph."""
+        for _, _, outcome in self.run(iter([Job(graph.seed, graph, variants)])):
+            return outcome
+        raise AssertionError("no outcome")

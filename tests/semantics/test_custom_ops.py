@@ -1,0 +1,229 @@
+"""Operators that a program defines: with and without a fake kernel, with gradients, with mutated arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch._higher_order_ops.effects import _register_effectful_op
+from torch._library.effects import EffectType
+
+from tests.e2e.support import compile_counted
+from tests.semantics.support import Tensor, check
+
+
+@torch.library.custom_op("icpu_semantics::scaled", mutates_args=())
+def scaled(x: Tensor, factor: float = 2.0) -> Tensor:
+    return x.contiguous() * factor
+
+
+@scaled.register_fake
+def _(x: Tensor, factor: float = 2.0) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.factor = inputs[1]
+
+
+scaled.register_autograd(lambda ctx, g: (scaled(g, ctx.factor), None), setup_context=_save)
+
+
+@torch.library.custom_op("icpu_semantics::no_fake", mutates_args=())
+def no_fake(x: Tensor) -> Tensor:
+    return x + 1
+
+
+@torch.library.custom_op("icpu_semantics::add_into", mutates_args={"out"})
+def add_into(x: Tensor, out: Tensor) -> None:
+    out.add_(x)
+
+
+@torch.library.custom_op("icpu_semantics::write_both", mutates_args={"a", "b"})
+def write_both(a: Tensor, b: Tensor | None, scale: float) -> Tensor:
+    a.mul_(scale)
+    if b is not None:
+        b.add_(1)
+    return a.sum().clone()
+
+
+@write_both.register_fake
+def _(a: Tensor, b: Tensor | None, scale: float) -> Tensor:
+    return a.new_empty(())
+
+
+@torch.library.custom_op("icpu_semantics::write_list", mutates_args={"xs"})
+def write_list(xs: list[Tensor]) -> None:
+    for x in xs:
+        x.mul_(2)
+
+
+@torch.library.custom_op("icpu_semantics::positive", mutates_args=())
+def positive(x: Tensor) -> Tensor:
+    return x[x > 0].clone()
+
+
+@positive.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+
+@torch.library.custom_op("icpu_semantics::parts", mutates_args=())
+def parts(x: Tensor, sizes: list[int], name: str, flag: bool = True) -> list[Tensor]:
+    assert name == "split"
+    return [p.clone() for p in x.split(sizes)]
+
+
+@parts.register_fake
+def _(x: Tensor, sizes: list[int], name: str, flag: bool = True) -> list[Tensor]:
+    return [x.new_empty(n, *x.shape[1:]) for n in sizes]
+
+
+@torch.library.custom_op("icpu_semantics::liar", mutates_args=())
+def liar(x: Tensor) -> Tensor:
+    """Its fake kernel promises another layout than the one it returns."""
+    return (x * 2).t().contiguous().t()
+
+
+@liar.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("icpu_semantics::fails", mutates_args=())
+def fails(x: Tensor) -> Tensor:
+    raise KeyError("no such thing")
+
+
+@fails.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+ORDER: list[str] = []
+
+
+@torch.library.custom_op("icpu_semantics::log", mutates_args=())
+def log(x: Tensor, text: str) -> Tensor:
+    ORDER.append(text)
+    return x.clone()
+
+
+@log.register_fake
+def _(x: Tensor, text: str) -> Tensor:
+    return torch.empty_like(x)
+
+
+_register_effectful_op("icpu_semantics::log", EffectType.ORDERED)
+
+
+def pair() -> tuple[Tensor, Tensor]:
+    return torch.randn(4, 3), torch.randn(4, 3)
+
+
+def test_with_a_fake_kernel_and_gradients() -> None:
+    check(lambda x: scaled(x.t() + 1, 3.0) * 2, lambda: (torch.randn(4, 3).requires_grad_(),), backward=True, calls=2)
+
+
+def test_without_a_fake_kernel_is_dynamos_error_that_names_the_operator() -> None:
+    compiled, _ = compile_counted(lambda x: no_fake(x * 2) + 1)
+    with pytest.raises(RuntimeError, match=r"no fake impl registered.*no_fake"):
+        compiled(torch.ones(3))
+
+
+def test_without_a_fake_kernel_works_outside_of_the_graph() -> None:
+    outside = torch.compiler.disable(no_fake)
+    check(lambda x, y: outside(x * 2) * y, pair)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_that_writes_an_input_a_value_and_a_view(dynamic: bool) -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        value = x * 2
+        add_into(x, value)
+        add_into(value[1:], y[1:])
+        add_into(x.t(), y.t())
+        return value, y * 2
+
+    check(function, pair, calls=2, dynamic=dynamic)
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_that_writes_and_returns(optional: bool) -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        before = y * 1
+        total = write_both(y, x if optional else None, 2.0)
+        return before, total, x + y
+
+    check(function, pair, calls=2)
+
+
+def test_that_writes_a_list() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        z = x + 1
+        write_list([x, y[0], z])
+        return z + x
+
+    check(function, pair, calls=2)
+
+
+def test_of_lists_strings_and_flags() -> None:
+    check(lambda x, y: [p * 2 for p in parts(x + y, [1, 3], "split", flag=False)], pair)
+
+
+def test_whose_result_depends_on_data() -> None:
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        check(lambda x, y: positive(x) * 2, pair, fullgraph=True)
+
+
+def test_whose_result_has_another_layout_than_its_fake_kernel_says() -> None:
+    function = lambda x: liar(x) + x  # noqa: E731
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(compile_counted(function)[0](x), function(x))
+    torch.testing.assert_close(compile_counted(liar)[0](x), liar(x))
+
+
+def test_error_inside_has_its_own_type() -> None:
+    check(lambda x, y: fails(x * 2) + y, pair, compiled=False)
+
+
+def test_with_effects_is_called_in_order_and_if_nobody_reads_its_result() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        log(y * 2, "first")
+        z = log(x, "second") + 1
+        log(z, "third")
+        return log(y, "fourth") + z
+
+    ORDER.clear()
+    check(function, pair)
+    assert ORDER == ["first", "second", "third", "fourth"] * 2
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+def test_linear_algebra_and_its_checks(gradients: bool) -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        square = x @ x.t() + torch.eye(4)
+        return torch.linalg.inv(square) * 2, torch.linalg.solve(square, x), torch.linalg.cholesky(square).sum()
+
+    check(function, lambda: (torch.randn(4, 3).requires_grad_(gradients),), backward=gradients, tolerance=1e-4)
+
+
+def test_check_of_linear_algebra_that_fails_has_the_error_of_eager_mode() -> None:
+    check(lambda x: torch.linalg.inv(x * 0) + 1, lambda: (torch.ones(3, 3),), compiled=False)
+
+
+def test_library_operator_with_a_python_kernel() -> None:
+    with torch.library._scoped_library("icpu_semantics_old", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        library.impl("twice", lambda x: torch.empty_like(x), "Meta")
+        check(lambda x, y: torch.ops.icpu_semantics_old.twice(x + y) * 2, pair)
+
+
+def test_triton_like_wrapped_function_is_allowed_in_the_graph() -> None:
+    @torch.compiler.allow_in_graph
+    def opaque(x: Tensor) -> Tensor:
+        return x * 2 + 1
+
+    check(lambda x, y: opaque(x) * y, pair, fullgraph=True)

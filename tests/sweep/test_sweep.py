@@ -1,0 +1,103 @@
+"""A few cases of the sweep that stand for many, through its command; and how results are judged and reported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.sweep.compare import Tolerance, difference
+from tests.sweep.report import Expected, read_expected, read_rows, report, stale, to_json, unexpected
+from tests.sweep.rows import Case, Row
+
+ROOT = Path(__file__).resolve().parents[2]
+ADD = Case("op", "add", "float32", "inference")
+
+
+def sweep(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """`python -m tests.sweep args`, in a process of its own: the database changes switches of torch."""
+    pytest.importorskip("expecttest", reason="torch's operator database needs it: pip install expecttest")
+    command = [sys.executable, "-m", "tests.sweep", "--out", str(folder), *args]
+    return subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=600)
+
+
+def test_representative_operators_pass_in_every_kind(tmp_path: Path) -> None:
+    pattern = "op (add|argmax|gather|nn.functional.dropout)$|module nn.Linear$"
+    done = sweep(
+        tmp_path, "--filter", pattern, "--dtypes", "float32,int8", "--samples", "2", "--databases", "op,module"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "failures that no line covers: 0" in done.stdout
+    kinds = {row.case.kind for row in read_rows(tmp_path).values() if row.status == "pass"}
+    assert kinds == {"inference", "gradients", "special", "inplace", "out", "dynamic", "errors"}
+
+
+def test_a_failing_case_is_a_row_and_the_next_shard_goes_on(tmp_path: Path) -> None:
+    args = ["--filter", "op (sum|neg)$", "--dtypes", "float32", "--kinds", "inference", "--samples", "1"]
+    first = sweep(tmp_path, *args, "--shard", "1/2", "--backend", "no_such_backend")
+    assert first.returncode == 1
+    second = sweep(tmp_path, *args, "--shard", "2/2", "--resume", "--backend", "eager")
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert sorted(row.status for row in read_rows(tmp_path).values()) == ["error", "pass"]
+
+
+# -- when results are the same -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("expected", "actual", "same"),
+    [
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000001]), True),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.001]), False),
+        (torch.tensor([float("nan")]), torch.tensor([float("nan")]), True),
+        (torch.tensor([float("nan")]), torch.tensor([0.0]), False),
+        (torch.tensor([1, 2]), torch.tensor([1, 3]), False),
+        (torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32), False),
+        (torch.ones(2, 1), torch.ones(1, 2), False),
+        ((torch.ones(2), 3), (torch.ones(2), 4), False),
+        ((torch.ones(2), None), (torch.ones(2),), False),
+    ],
+)
+def test_results_are_compared_by_type_shape_dtype_and_value(expected: object, actual: object, same: bool) -> None:
+    assert (difference(expected, actual, Tolerance(), list) is None) == same
+
+
+def test_a_low_precision_result_may_be_twice_as_far_from_fp64_as_eager() -> None:
+    exact = torch.tensor([1.0, 100.0], dtype=torch.float64)
+    eager = torch.tensor([1.0, 101.0], dtype=torch.bfloat16)
+    near, far = torch.tensor([1.0, 98.0], dtype=torch.bfloat16), torch.tensor([1.0, 97.0], dtype=torch.bfloat16)
+    assert difference(eager, near, Tolerance(), lambda: [exact]) is None
+    assert difference(eager, far, Tolerance(), lambda: [exact]) is not None
+
+
+def test_the_sign_of_zero_counts_where_it_is_asked_for() -> None:
+    zeros = torch.tensor([0.0]), torch.tensor([-0.0])
+    assert difference(*zeros, Tolerance(), list) is None
+    assert difference(*zeros, Tolerance(signs=True), list) is not None
+
+
+# -- rows and expected failures ----------------------------------------------------------------------------------------
+def test_rows_survive_a_line_that_was_cut_short(tmp_path: Path) -> None:
+    row = Row(ADD, "fail", 3, 0.5, "1 in place of 2", ("a note",))
+    (tmp_path / "rows-1-of-1.jsonl").write_text(to_json(Row(ADD, "pass")) + "\n" + to_json(row) + '\n{"database": "o')
+    assert read_rows(tmp_path) == {ADD: row}
+
+
+def test_an_expected_failure_is_covered_and_one_that_passes_is_stale() -> None:
+    line = Expected(("op", "ad*", "*", "inference"), "a reason")
+    bad, good = Row(ADD, "error"), Row(ADD, "pass")
+    assert unexpected([bad], [line]) == []
+    assert unexpected([bad], []) == [bad]
+    assert stale([bad], [line]) == []
+    assert stale([good], [line]) == [line]
+    assert "passes, remove it" in report([good], [line])
+
+
+def test_every_expected_failure_has_a_reason(tmp_path: Path) -> None:
+    assert all(line.reason for line in read_expected())
+    path = tmp_path / "expected.txt"
+    path.write_text("op add * *\n")
+    with pytest.raises(ValueError, match="reason"):
+        read_expected(path)
