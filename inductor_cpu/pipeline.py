@@ -32,6 +32,7 @@ from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import LoopNest, Program
+from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
 from inductor_cpu.kernels import linear
@@ -136,7 +137,9 @@ def _compile(
         nodes = len(gm.graph.nodes)
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
         choice = _LinearChoice(config)
-        prepared = run_passes(gm, static_inputs, prepack, choice.why_not_pack, choice.micro_kernel)
+        prepared = run_passes(
+            gm, static_inputs, prepack, choice.why_not_pack, choice.micro_kernel, choice.convolution_kernel
+        )
         prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
         gm = prepared.gm
     if trace.dumping:
@@ -196,6 +199,10 @@ class _LinearChoice:
         """The micro kernel that computes a linear; None for a library."""
         decision = self._decide(linear.Shape(rows, inner, columns, dtype))
         return decision.implementation if decision.implementation in MICRO_KERNELS else None
+
+    def convolution_kernel(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
+        """The micro kernel that computes a convolution; None for oneDNN, which is fast where weights can be folded."""
+        return self.micro_kernel(rows, inner, columns, dtype) if dtype in LOW_PRECISION else None
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:

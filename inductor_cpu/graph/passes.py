@@ -47,9 +47,11 @@ def run_passes(
     prepack: bool,
     why_not_pack: WhyNotPack = always_pack,
     micro_kernel: MicroKernelChoice = no_micro_kernel,
+    convolution_kernel: MicroKernelChoice = no_micro_kernel,
 ) -> Prepared:
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
-    inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` names one."""
+    inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of
+    linears) or `convolution_kernel` names one."""
     gm.graph.eliminate_dead_code()
     unwrap_effects(gm)
     complete_replays(gm)
@@ -66,7 +68,7 @@ def run_passes(
     spreader = StrideSpreader(gm.graph)
     for part, before in slices:
         spreader.changed(part, before)
-    convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, micro_kernel)
+    convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
     linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel)
     linear_adds = fuse_linear_binaries(gm) if linears else 0

@@ -50,6 +50,9 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
             "amx_bf16", "amx_bf16.h", "AmxBf16", torch.bfloat16, 32, 16, 32, 2, "avx512",
             frozenset({"amx_tile", "amx_bf16"}),
         ),
+        MicroKernel(
+            "fma_f32", "fma_f32.h", "FmaF32", torch.float32, 32, 32, 16, 1, "avx512", frozenset({"avx512f"}),
+        ),
     )
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ import torch
 
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 
-Implementation = Literal["onednn", "blas", "amx_bf16"]
+Implementation = Literal["onednn", "blas", "amx_bf16", "fma_f32"]
 
 
 @dataclass(frozen=True)

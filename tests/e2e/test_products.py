@@ -20,6 +20,8 @@ needs_amx = pytest.mark.skipif(
     "amx_bf16" not in usable_micro_kernels(detect()), reason="this CPU, or its system, has no AMX tiles of bf16"
 )
 
+needs_avx512 = pytest.mark.skipif("fma_f32" not in usable_micro_kernels(detect()), reason="this CPU has no AVX-512")
+
 #: Sizes around tiles (16, 32), panels (32), steps (32) and the part of the depth in the L1 cache (384).
 ROWS = (1, 2, 15, 16, 17, 31, 32, 33, 64, 71)
 SIZES = ((32, 32), (16, 16), (33, 31), (48, 100), (384, 64), (417, 40), (800, 96))
@@ -38,7 +40,7 @@ def check(module: nn.Module, compiled: object, x: torch.Tensor) -> None:
     module.to(x.dtype)
     assert result.dtype == eager.dtype
     assert result.stride() == eager.stride()
-    assert error(result, exact) <= 1.2 * error(eager, exact) + 1e-6
+    assert error(result, exact) <= 1.2 * error(eager, exact) + 1e-7
 
 
 def prepare(module: nn.Module) -> nn.Module:
@@ -60,6 +62,18 @@ def test_a_linear_of_any_number_of_rows_is_right(depth: int, columns: int) -> No
     compiled = torch.compile(module, backend="icpu", dynamic=True)
     for rows in ROWS:
         check(module, compiled, torch.randn(rows, depth).bfloat16())
+
+
+@needs_avx512
+@pytest.mark.parametrize(("depth", "columns"), SIZES)
+def test_a_linear_of_floats_is_right(depth: int, columns: int) -> None:
+    torch.manual_seed(depth)
+    module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU())).float()
+    compiled = torch.compile(module, backend="icpu", dynamic=True)
+    for rows in (*ROWS, 13, 14, 28, 29):
+        check(module, compiled, torch.randn(rows, depth))
+    with torch.no_grad():
+        assert inductor_cpu.explain(module, torch.randn(5, depth)).extern_calls == 0
 
 
 @needs_amx
