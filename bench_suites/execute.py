@@ -79,8 +79,14 @@ class Competitor:
 def run_job(job: Job) -> Result:
     """Everything about one model, as plain data. Raises only for a defect of these suites: a backend's failure is a
     status of that backend, a model's one of the row."""
+    # Dynamo counts what all backends made of a function.
+    limit = torch._dynamo.config.recompile_limit * len(job.backends)
+    with torch._dynamo.config.patch(recompile_limit=limit):
+        return _run(job)
+
+
+def _run(job: Job) -> Result:
     result: Result = {"load": list(os.getloadavg()), "backends": {}}
-    torch._dynamo.config.recompile_limit *= len(job.backends)
     try:
         case = build_case(job)
     except Unavailable as reason:
