@@ -51,7 +51,6 @@ class Competitor:
     job: Job
     module: nn.Module
     function: Callable[..., Any]
-    reports: list[CompileReport]
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, torch.Tensor | None]:
         """What is checked and timed: the output of an inference; output and loss of a step with its backward pass."""
@@ -80,8 +79,14 @@ class Competitor:
 def run_job(job: Job) -> Result:
     """Everything about one model, as plain data. Raises only for a defect of these suites: a backend's failure is a
     status of that backend, a model's one of the row."""
+    # Dynamo counts what all backends made of a function.
+    limit = torch._dynamo.config.recompile_limit * len(job.backends)
+    with torch._dynamo.config.patch(recompile_limit=limit):
+        return _run(job)
+
+
+def _run(job: Job) -> Result:
     result: Result = {"load": list(os.getloadavg()), "backends": {}}
-    torch._dynamo.config.recompile_limit *= len(job.backends)
     try:
         case = build_case(job)
     except Unavailable as reason:
@@ -185,8 +190,9 @@ def _compete(
     row: Result = {"status": "pass", "breaks": {}, "reports": None}
     before = memory.settle()
     breaks = Counter(dynamo_counters["graph_break"])
-    competitor = prepare(case, job, name)
+    reports: list[CompileReport] = []
     try:
+        competitor = prepare(case, job, name, reports)
         start = time.perf_counter()
         outcome = competitor.outcome()
         row["first_call_s"] = time.perf_counter() - start
@@ -199,20 +205,20 @@ def _compete(
         return {**row, "status": "fail", "error": first_line(error), "log": tail}, None
     finally:
         row["breaks"] = {_one_line(k): v for k, v in (Counter(dynamo_counters["graph_break"]) - breaks).items()}
-        if competitor.reports:
-            row["reports"] = counters(competitor.reports)
-    row["peak_bytes"] = None if peak is None else max(0, peak - before)
+        if reports:
+            row["reports"] = counters(reports)
+    row["peak_bytes"] = None if peak is None else _bytes_of(case.module) + max(0, peak - before)
     if wrong is not None:
         row.update(status="mismatch", error=wrong)
     return row, competitor
 
 
-def prepare(case: Case, job: Job, name: str) -> Competitor:
-    """A backend that is ready for its first call. In training it has a module of its own, for its gradients."""
+def prepare(case: Case, job: Job, name: str, reports: list[CompileReport]) -> Competitor:
+    """A backend that is ready for its first call; icpu's reports go to `reports`. In training it has a module of its
+    own, for its gradients."""
     module = copied(case, job) if job.mode == "training" else case.module
-    reports: list[CompileReport] = []
     function = case.compile(module, compiler(name, reports.append, dynamic=job.dynamic))
-    return Competitor(case, job, module, function, reports)
+    return Competitor(case, job, module, function)
 
 
 def copied(case: Case, job: Job) -> nn.Module:
@@ -237,7 +243,7 @@ def _autocast(job: Job) -> Iterator[None]:
 
 
 def _run_eager(case: Case, job: Job) -> Outcome:
-    return prepare(case, job, "eager").outcome()
+    return prepare(case, job, "eager", []).outcome()
 
 
 def _exact(case: Case, job: Job) -> Outcome | None:
@@ -247,6 +253,11 @@ def _exact(case: Case, job: Job) -> Outcome | None:
         return _run_eager(double, replace(job, dtype="float32"))
     except Exception:
         return None
+
+
+def _bytes_of(module: nn.Module) -> int:
+    """Bytes of the parameters and buffers, which every backend needs and only the first finds not yet in memory."""
+    return sum(t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers()))
 
 
 def _worst(rows: Mapping[str, Result]) -> str:

@@ -71,7 +71,7 @@ def fallbacks(rows: Sequence[Row]) -> str:
 
 
 def memory(rows: Sequence[Row]) -> str:
-    """Peak MiB of a call over what the process had before, by backend, and the packed weights of icpu."""
+    """Peak MiB of a warm call (weights, what a backend keeps, temporaries), and the packed weights of icpu."""
     names = list(dict.fromkeys(name for row in rows for name in row["backends"]))
     lines = []
     for row in rows:

@@ -19,14 +19,14 @@ from bench_suites.backends import check_names
 from bench_suites.execute import DTYPES
 from bench_suites.job import Job
 from bench_suites.store import Row, Store
-from bench_suites.suites.table import ALL, SUITES
+from bench_suites.suites.table import NAMES, load
 
 INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `run`."""
-    parser.add_argument("suite", choices=[*SUITES, "all"])
+    parser.add_argument("suite", choices=[*NAMES, "all"])
     parser.add_argument("--backends", default="eager,inductor,icpu", help="names, separated by commas")
     parser.add_argument("--dtype", default="float32", choices=list(DTYPES))
     parser.add_argument("--mode", default="inference", choices=["inference", "training"])
@@ -81,7 +81,7 @@ def main(args: argparse.Namespace) -> int:
 def select(args: argparse.Namespace, backends: Sequence[str]) -> Iterator[Job]:
     """The jobs that the arguments name, this shard's only. Raises ValueError for a model that no suite has."""
     wanted = set(args.models.split(",")) if args.models else None
-    suites = [SUITES[name] for name in (ALL if args.suite == "all" else (args.suite,))]
+    suites = [load(name) for name in (NAMES if args.suite == "all" else (args.suite,))]
     if wanted is not None:
         unknown = wanted - {row.name for suite in suites for row in suite.rows}
         if unknown:

@@ -150,6 +150,8 @@ def _failures(group: Group, row: Row) -> list[Failure]:
     lines = []
     for backend, result in row["backends"].items():
         eager = (result.get("reports") or {}).get("eager_graphs")
+        if is_icpu(backend) and not result.get("reports"):
+            eager = ["nothing was compiled"]
         if result["status"] != "pass":
             lines.append(Failure(group.title, model, backend, result["status"], result.get("error", ""), links))
         elif eager:

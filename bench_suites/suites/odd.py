@@ -6,11 +6,13 @@ import functools
 import os
 import signal
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
-from bench_suites.suites.case import Case, Request, Row, Suite
+from bench_suites.suites.case import Case, Compile, Request, Row, Suite, compile_module
 
 
 class Works(nn.Module):
@@ -51,14 +53,17 @@ class Grows(nn.Module):
         return x
 
 
-class Raises(nn.Module):
-    """Fails when Dynamo traces it, and only then."""
+class Raises(Works):
+    """Works in eager mode; its compiled form fails when it is called."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """A pointwise function."""
-        if torch.compiler.is_compiling():
-            raise RuntimeError("this model cannot be compiled")
-        return x + 1
+
+def compile_to_failure(module: nn.Module, compiler: Compile) -> Callable[..., Any]:
+    """The module itself where nothing is compiled, else a function that raises."""
+
+    def fail(x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("this model cannot be compiled")
+
+    return module if compiler(module) is module else fail
 
 
 class Differs(nn.Module):
@@ -70,7 +75,8 @@ class Differs(nn.Module):
 
 
 def _build(kind: type[nn.Module], request: Request) -> Case:
-    return Case(kind(), (torch.randn(4, 8),))
+    compile_it = compile_to_failure if kind is Raises else compile_module
+    return Case(kind(), (torch.randn(4, 8),), compile=compile_it)
 
 
 KINDS: dict[str, type[nn.Module]] = {

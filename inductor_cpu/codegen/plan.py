@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from inductor_cpu.errors import InternalError
@@ -184,7 +185,20 @@ class _PlanBuilder:
             if binding.buffer == buffer.name:
                 self.bind(binding)
         sizes, strides = self.integers(buffer.sizes), self.integers(buffer.strides)
-        self.instructions.append(ep.Restride(self.slots[buffer.name], sizes, strides))
+        dtype = buffer.dtype if buffer.name in self.interpreted else None
+        self.instructions.append(ep.Restride(self.slots[buffer.name], sizes, strides, dtype))
+
+    @cached_property
+    def interpreted(self) -> frozenset[str]:
+        """Buffers that kernels or views read, who trust sizes, strides and dtype. Operators look for themselves."""
+        found: set[str] = set()
+        views = [value for value in self.program.results if isinstance(value, View)]
+        for step in self.schedule.steps:
+            if isinstance(step, Kernel):
+                found |= buffers_of(step)
+            else:
+                views += views_of(step)
+        return frozenset(found | {view.buffer for view in views if not is_whole(view, self.buffers[view.buffer])})
 
     def argument(self, value: Any) -> Any:
         """An extern argument with tensors as slots and sizes as ints or registers."""
@@ -270,12 +284,17 @@ def buffers_of(step: Step) -> set[str]:
     """Every buffer that a step touches."""
     if isinstance(step, Kernel):
         return {arg.buffer for arg in step.args}
-    found = {name for name in step.outputs if name is not None}
+    return {name for name in step.outputs if name is not None} | {view.buffer for view in views_of(step)}
+
+
+def views_of(step: Extern) -> list[View]:
+    """Every tensor among the arguments."""
+    found: list[View] = []
     stack: list[Any] = [step.args, tuple(value for _, value in step.kwargs)]
     while stack:
         value = stack.pop()
         if isinstance(value, View):
-            found.add(value.buffer)
+            found.append(value)
         elif isinstance(value, tuple):
             stack.extend(value)
     return found

@@ -159,11 +159,15 @@ class ExternCall:
 @dataclass(frozen=True)
 class Restride:
     """If the tensor in `slot` has other strides than these (in dimensions larger than 1) or is not materialised
-    (lazy conj/neg bit), replace it by a copy that has them. Kernels rely on the strides of extern results."""
+    (lazy conj/neg bit), replace it by a copy that has them. Kernels rely on the strides of extern results.
+
+    dtype: what kernels and views take it for; other sizes are an error then, and another dtype is converted. None:
+    only operators and the caller get it, and what does not have these sizes stays as the operator made it."""
 
     slot: Slot
     sizes: tuple[IntLike, ...]
     strides: tuple[IntLike, ...]
+    dtype: torch.dtype | None = None
 
 
 @dataclass(frozen=True)

@@ -350,7 +350,8 @@ def _(value: ExternCall) -> str:
 
 @show.register
 def _(value: Restride) -> str:
-    return f"restride {show(value.slot)} to {_shape(value)}"
+    dtype = "" if value.dtype is None else dtype_name(value.dtype)
+    return f"restride {show(value.slot)} to {dtype}{_shape(value)}"
 
 
 @show.register

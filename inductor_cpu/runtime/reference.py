@@ -124,7 +124,12 @@ class ReferenceRun:
                 self.registers[output.index] = int(value)
 
     def run_Restride(self, i: p.Restride) -> None:  # noqa: N802
-        given, strides = self.tensor(i.slot), self.values(i.strides)
+        given, sizes, strides = self.tensor(i.slot), self.values(i.sizes), self.values(i.strides)
+        if i.dtype is None and list(given.shape) != sizes:
+            return
+        assert list(given.shape) == sizes, f"an operator returned sizes {list(given.shape)} for {sizes}"
+        if i.dtype is not None and given.dtype != i.dtype:
+            given = self.slots[i.slot.index] = given.to(i.dtype)
         same = all(n <= 1 or a == b for n, a, b in zip(given.shape, given.stride(), strides, strict=True))
         if not same or given.is_conj() or given.is_neg():
             self.slots[i.slot.index] = torch.empty_strided(given.shape, strides, dtype=given.dtype).copy_(given)

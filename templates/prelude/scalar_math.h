@@ -129,13 +129,22 @@ inline scalar_t<T> nextafter(scalar_t<T> a, scalar_t<T> b) {
 inline float round_bf16(float a) { return float(bf16(a)); }
 inline float round_f16(float a) { return float(f16(a)); }
 
+// The integer part of a float as the instruction of x86 gives it: the smallest integer for NaN and for what does not fit.
+// (C++ leaves the cast open there, and compilers fold constants to something else.)
+template <class To, Float From>
+inline To integer_part(From a) {
+  using Wide = std::conditional_t<sizeof(To) == 8, int64_t, int32_t>;
+  constexpr From limit = From(uint64_t(1) << (8 * sizeof(Wide) - 1));
+  return To(a >= -limit && a < limit ? static_cast<Wide>(a) : std::numeric_limits<Wide>::min());
+}
+
 // As a C++ cast; an integer narrower than 32 bits takes the low bits of the 32-bit result, as x86 does.
 template <class To, class From>
 inline To convert(From a) {
   if constexpr (std::is_same_v<To, bool>) {
     return a != From(0);
-  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 4) {
-    return To(static_cast<int32_t>(a));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    return integer_part<To>(a);
   } else {
     return static_cast<To>(a);
   }

@@ -58,7 +58,7 @@ inline Reg<int32_t> join(__m128i lo, __m128i hi) { return (Reg<int32_t>)_mm256_s
 // AVX2 has no conversion between 64-bit integers and floats: these go through scalar instructions.
 template <class To, class From>
 inline void each_lane(const From* from, To* to, int n) {
-  for (int i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
+  for (int i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
 }
 
 inline void widen(Reg<float> a, Reg<double>* r) {

@@ -122,8 +122,14 @@ def test_arena_view_that_escapes_stays_valid(executor: ModuleType, run: Runner) 
     assert torch.equal(first, x + 1)
 
 
-def test_arena_memory_is_used_again(executor: ModuleType, run: Runner) -> None:
+def empty_pool(executor: ModuleType) -> None:
+    """A pool that keeps memory, also under a sanitizer, and has none."""
     executor.clear_pool()
+    executor.set_pool_limit(1 << 28)
+
+
+def test_arena_memory_is_used_again(executor: ModuleType, run: Runner) -> None:
+    empty_pool(executor)
     plan = run.load(arena_plan())
     x = torch.randn(5000)
     plan([x])
@@ -135,7 +141,7 @@ def test_arena_memory_is_used_again(executor: ModuleType, run: Runner) -> None:
 
 
 def test_arena_is_released_when_an_operator_raises(executor: ModuleType, run: Runner) -> None:
-    executor.clear_pool()
+    empty_pool(executor)
     plan = run.load(
         make_plan(
             LoadInput(Slot(0), 0),
@@ -203,9 +209,19 @@ def test_restride_ignores_strides_of_dimensions_of_one(run: Runner) -> None:
 
 
 def test_restride_reports_wrong_sizes(run: Runner) -> None:
-    plan = run.load(make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (2,), (1,)), results=(Slot(0),)))
+    plan = run.load(make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (2,), (1,), F32), results=(Slot(0),)))
     with pytest.raises(RuntimeError, match="returned sizes"):
         plan([torch.zeros(3)])
+
+
+def test_restride_leaves_what_nothing_interprets(run: Runner) -> None:
+    x = torch.zeros(3)
+    assert run(make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (2,), (1,)), results=(Slot(0),)), x)[0] is x
+
+
+def test_restride_converts_to_the_dtype_that_kernels_read(run: Runner) -> None:
+    plan = make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (3,), (1,), F32), results=(Slot(0),))
+    assert torch.equal(run(plan, torch.tensor([1, 2, 3]))[0], torch.tensor([1.0, 2.0, 3.0]))
 
 
 # Results and inputs

@@ -402,6 +402,21 @@ def test_float_of_the_program_as_an_argument_of_a_library_call() -> None:
         torch.testing.assert_close(compiled(x, f), function(x, f))
 
 
+def test_dynamic_shapes_with_layouts_that_change_from_call_to_call() -> None:
+    function = lambda x: (x * 2 + x.shape[0], x.sum(0), x.t().contiguous(), torch.cat([x, x], 1)[:, 1:])  # noqa: E731
+    compiled, _ = compile_counted(function, dynamic=True)
+    for rows in (5, 8):
+        for x in (
+            torch.randn(rows, 6),
+            torch.randn(6, rows).t(),
+            torch.randn(rows, 12)[:, ::2],
+            torch.randn(rows + 3, 6)[3:],
+            torch.randn(1, 6).expand(rows, 6),
+        ):
+            for have, want in zip(compiled(x), function(x), strict=True):
+                torch.testing.assert_close(have, want, check_stride=True)
+
+
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
 def test_modes(mode: str) -> None:
     x = torch.randn(4, 8)

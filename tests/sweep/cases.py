@@ -26,6 +26,9 @@ DTYPES = (
 #: What is done with the samples of an operator. README.md says what each compares.
 KINDS = ("inference", "gradients", "special", "inplace", "out", "dynamic", "errors")
 
+#: Operators that, in eager mode, trap at the limits of integers (a division overflows) or loop as often as they say.
+_NO_LIMITS = re.compile(r"gcd|lcm|special\..*_polynomial_")
+
 #: The kinds that a module can be tried in.
 _MODULE_KINDS = ("inference", "gradients", "dynamic")
 
@@ -84,7 +87,9 @@ def _applies(entry: Any, case: Case) -> bool:
     if kind == "inplace":
         return entry.get_inplace() is not None
     if kind == "special":
-        return case.database != "ref" and isinstance(entry, UnaryUfuncInfo | BinaryUfuncInfo | ReductionOpInfo)
+        if case.database == "ref" or (not dtype.is_floating_point and _NO_LIMITS.match(case.op)):
+            return False
+        return isinstance(entry, UnaryUfuncInfo | BinaryUfuncInfo | ReductionOpInfo)
     if kind == "errors":  # an operator's errors do not depend on the dtype
         return case.database == "op" and entry.error_inputs_func is not None and case.dtype == _first_dtype(entry)
     return True

@@ -108,7 +108,9 @@ class Decoder {
       out.emplace_back(read_extern(from));
     } else if (type == "Restride") {
       plan_.dispatches = true;
-      out.emplace_back(Restride{written(from), ints(from, "sizes"), ints(from, "strides")});
+      const bool read = attribute(from, "dtype").get() != Py_None;
+      out.emplace_back(Restride{written(from), ints(from, "sizes"), ints(from, "strides"),
+                                read ? std::optional(dtype(from)) : std::nullopt});
     } else if (type == "Guard") {
       out.emplace_back(
           Guard{as_string(attribute(from, "label").get()), field(from, "offset"), field(from, "bytes")});

@@ -84,6 +84,7 @@ struct KernelCall {
 struct Restride {
   SlotId slot;
   Ints sizes, strides;
+  std::optional<at::ScalarType> dtype;
 };
 struct Guard {
   std::string label;

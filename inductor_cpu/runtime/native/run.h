@@ -198,8 +198,10 @@ class Frame {
 
   void step(const Restride& s) {
     const Sizes sizes = values(s.sizes), strides = values(s.strides);
+    if (!tensor(s.slot).defined()) return; // operators leave out results without use (an RNN's workspace)
+    if (!s.dtype && tensor(s.slot).sizes() != c10::IntArrayRef(sizes)) return;
+    if (s.dtype && tensor(s.slot).scalar_type() != *s.dtype) slots_[s.slot] = tensor(s.slot).to(*s.dtype);
     const at::Tensor& given = tensor(s.slot);
-    if (!given.defined()) return; // operators leave out results that inference has no use for (an RNN's workspace)
     TORCH_CHECK(given.sizes() == c10::IntArrayRef(sizes), "an operator returned sizes ", given.sizes(),
                 " where the graph was compiled for ", c10::IntArrayRef(sizes));
     bool same = !given.is_conj() && !given.is_neg();

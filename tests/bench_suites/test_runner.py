@@ -1,0 +1,153 @@
+"""The runner keeps going: crashes, hangs and exhausted memory are rows, and a run that was killed goes on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench_suites import run, supervise
+from bench_suites.__main__ import main, parser
+from bench_suites.execute import run_job
+from bench_suites.job import Job
+from bench_suites.store import Store
+
+
+def odd(model: str, backends: tuple[str, ...] = ("eager",)) -> Job:
+    """A job on an artificial model."""
+    return Job("odd", model, backends, repeat=2)
+
+
+def arguments(*options: str) -> argparse.Namespace:
+    """The parsed command line of `run`."""
+    return parser().parse_args(["run", *options])
+
+
+@pytest.mark.parametrize(
+    ("model", "limits", "status", "error"),
+    [
+        ("hangs", supervise.Limits(seconds=8, bytes=6 << 30), "timeout", "no answer in 8 s"),
+        ("grows", supervise.Limits(seconds=60, bytes=2 << 30), "memory", "took more than 2 GiB"),
+    ],
+)
+def test_a_model_that_ends_its_process_is_a_row(model: str, limits: supervise.Limits, status: str, error: str) -> None:
+    row = supervise.run(odd(model), limits, {})
+    assert (row["status"], row["error"]) == (status, error)
+
+
+def test_a_crash_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    jobs = [odd("crashes"), odd("works_too")]
+    ended_early = run.run_all(jobs, store, arguments("timm"))
+    assert not ended_early
+    assert [(r["job"]["model"], r["status"]) for r in store.rows()] == [("crashes", "crash"), ("works_too", "pass")]
+    assert store.rows()[0]["error"] == "ended by SIGSEGV"
+
+
+def test_a_backend_that_fails_or_differs_is_no_pass_and_the_others_are_timed() -> None:
+    failed = run_job(odd("raises", ("eager", "icpu")))
+    assert failed["status"] == "fail"
+    assert failed["backends"]["eager"]["status"] == "pass"
+    assert len(failed["backends"]["eager"]["ms"]) == 2
+    assert "cannot be compiled" in failed["backends"]["icpu"]["log"]
+    wrong = run_job(odd("differs", ("eager", "icpu")))
+    assert wrong["status"] == wrong["backends"]["icpu"]["status"] == "mismatch"
+    assert wrong["backends"]["icpu"]["error"].startswith("outputs, torch.float32 (4, 8)")
+
+
+def test_icpu_gives_counters() -> None:
+    row = run_job(odd("works", ("eager", "icpu")))
+    assert row["status"] == "pass"
+    reports = row["backends"]["icpu"]["reports"]
+    assert (reports["graphs"], reports["kernels"], reports["vectorized"], reports["externs"]) == (1, 1, 1, {})
+
+
+def test_a_killed_run_resumes_with_what_is_missing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench_suites", "run", "kernels", "--tiny", "--backends", "eager"]
+    command += ["--models", "add_relu,gelu", "--repeat", "1", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not Store(tmp_path).rows() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = Store(tmp_path).rows()
+    assert len(kept) == 1
+    # What a process writes when it is killed in the middle of a line.
+    with (tmp_path / "results.jsonl").open("a") as file:
+        file.write('{"key": "kernels/ge')
+    assert subprocess.run([*command, "--resume"], capture_output=True, check=False).returncode == 0
+    rows = Store(tmp_path).rows()
+    assert [row["job"]["model"] for row in rows] == ["add_relu", "gelu"]
+    assert rows[0] == kept[0]
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 3
+
+
+def test_an_interrupt_keeps_what_is_done_and_ends_the_worker(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    worker = tmp_path / "worker"
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from bench_suites import run, supervise; from bench_suites.__main__ import parser\n"
+        "from bench_suites.job import Job; from bench_suites.store import Store\n"
+        "import subprocess; popen = subprocess.Popen\n"
+        "def noted(*a, **k):\n"
+        "    p = popen(*a, **k); Path(sys.argv[2]).write_text(str(p.pid)); return p\n"
+        "supervise.subprocess.Popen = noted\n"
+        "jobs = [Job('odd', m, ('eager',), repeat=1) for m in ('works', 'hangs')]\n"
+        "args = parser().parse_args(['run', 'timm'])\n"
+        "print(run.run_all(jobs, Store(Path(sys.argv[1])), args))\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path), str(worker)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    deadline = time.monotonic() + 60
+    while not (store.rows() and worker.exists()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    first = worker.read_text()
+    while worker.read_text() in ("", first) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert output.strip() == "True"
+    assert [row["job"]["model"] for row in store.rows()] == ["works"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(worker.read_text()), 0)
+
+
+def test_shards_part_the_models_and_filters_choose() -> None:
+    def names(*options: str) -> list[str]:
+        return [job.model for job in run.select(arguments("timm", *options), ["eager"])]
+
+    everything = names()
+    assert len(everything) == 66
+    parts = [names("--shard", f"{i}/3") for i in (1, 2, 3)]
+    assert sorted(n for part in parts for n in part) == sorted(everything)
+    assert names("--filter", "^resnet18$") == ["resnet18"]
+    assert names("--models", "levit_128,resnet18") == ["levit_128", "resnet18"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["run", "timm", "--models", "resnet18,resnet81"], "no model resnet81"),
+        (["run", "timm", "--backends", "eager,icup"], "no backend 'icup'"),
+        (["report", "no/such/folder"], "no folder of results"),
+    ],
+)
+def test_a_wrong_argument_is_told(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(options) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_job_survives_json() -> None:
+    job = Job("timm", "resnet18", ("eager", "icpu"), threads=1, batch=2)
+    assert Job.of(json.loads(json.dumps(job.plain()))) == job
+    assert job.key == "timm/resnet18/float32/inference/1 threads/batch 2"
