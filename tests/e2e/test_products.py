@@ -70,10 +70,15 @@ def test_a_linear_of_floats_is_right(depth: int, columns: int) -> None:
     torch.manual_seed(depth)
     module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU())).float()
     compiled = torch.compile(module, backend="icpu", dynamic=True)
-    for rows in (*ROWS, 13, 14, 28, 29):
-        check(module, compiled, torch.randn(rows, depth))
+    x = torch.randn(71, depth)
     with torch.no_grad():
-        assert inductor_cpu.explain(module, torch.randn(5, depth)).extern_calls == 0
+        exact = module.double()(x.double())
+        module.float()
+        # Of the whole matrix: for one row, eager takes dot products with many short sums, which err less than any GEMM.
+        eager = error(module(x), exact)
+        for rows in (*ROWS, 13, 14, 28, 29):
+            assert error(compiled(x[:rows]), exact[:rows]) <= 1.2 * eager
+        assert inductor_cpu.explain(module, x).extern_calls == 0
 
 
 @needs_amx
