@@ -12,10 +12,11 @@ BENCH_ARGS ?=
 BENCH_OUT ?= bench_results/$(shell date +%Y%m%d-%H%M%S)
 FIGURES_ARGS ?=
 FUZZ_ARGS ?=
+SANITIZE_ARGS ?= -q
 SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check fuzz bench bench-all figures clean sweep semantics
+.PHONY: help env demo test check fuzz bench bench-all figures clean sanitize sweep semantics
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -62,6 +63,9 @@ figures: env ## Nine models, first calls cold and warm, and call overhead (FIGUR
 
 sweep: env ## PyTorch's operator database against eager: hours, resumable (SWEEP_ARGS="--help")
 	$(PY) -m tests.sweep $(SWEEP_ARGS)
+
+sanitize: env ## Tests under AddressSanitizer and UndefinedBehaviorSanitizer, red zones on (SANITIZE_ARGS: pytest's)
+	$(PY) -m tests.sanitize $(SANITIZE_ARGS)
 
 clean: ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

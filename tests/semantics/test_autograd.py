@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from inductor_cpu.errors import UserError
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, check
+from tests.semantics.support import Tensor, cases, check
 
 
 def leaf(*shape: int) -> Tensor:
@@ -79,27 +79,21 @@ def repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize(
     "function",
-    [
-        some_results_need_gradients,
-        no_grad_inside,
-        set_grad_enabled_inside,
-        inference_mode_inside,
-        requires_grad_inside,
-        in_place_chain,
-        relu_in_place,
-        view_results,
-        repeated,
-    ],
+    cases(
+        [some_results_need_gradients, no_grad_inside, in_place_chain, view_results],
+        [set_grad_enabled_inside, inference_mode_inside, requires_grad_inside, relu_in_place, repeated],
+    ),
 )
 def test_results_and_gradients(function: Callable[..., Any]) -> None:
     check(function, leaf_and_data, backward=True)
 
 
+@pytest.mark.full
 def test_input_without_a_part_in_the_result_has_no_gradient() -> None:
     check(unused_input, lambda: (leaf(3, 4), leaf(3, 4)), backward=True)
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("mode", cases([torch.inference_mode], [torch.no_grad, torch.enable_grad]))
 def test_call_under_a_mode(mode: Callable[[], Any]) -> None:
     def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         return x + y, x.t(), y.add_(1)
@@ -143,6 +137,7 @@ def test_double_backward_raises_as_aot_autograd_does() -> None:
     assert errors[0] == errors[1]
 
 
+@pytest.mark.full
 def test_backward_twice_with_retain_graph() -> None:
     def run(function: Callable[[Tensor], Tensor]) -> list[Tensor]:
         x = torch.arange(1.0, 5.0).requires_grad_()
@@ -164,6 +159,7 @@ def test_backward_twice_without_retain_graph_is_the_error_of_eager_mode() -> Non
         y.backward()
 
 
+@pytest.mark.full
 def test_gradients_accumulate() -> None:
     def function(x: Tensor) -> Tensor:
         return (x * x).sum()
@@ -176,6 +172,7 @@ def test_gradients_accumulate() -> None:
     torch.testing.assert_close(x.grad, y.grad)
 
 
+@pytest.mark.full
 def test_grad_inside_with_autograd_grad_breaks_the_graph_and_is_right() -> None:
     def function(x: Tensor) -> Tensor:
         y = (x * x).sum()
@@ -204,6 +201,7 @@ def test_hook_on_a_value_inside() -> None:
     check(function, lambda: (leaf(4),), backward=True)
 
 
+@pytest.mark.full
 def test_hook_on_a_result() -> None:
     compiled, _ = compile_counted(lambda x: x * x)
     x, seen = leaf(4), []
@@ -214,7 +212,7 @@ def test_hook_on_a_result() -> None:
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("when", ["before the compile", "after the compile"])
+@pytest.mark.parametrize("when", cases(["after the compile"], ["before the compile"]))
 def test_module_hooks(when: str) -> None:
     def run(compiled: bool) -> tuple[list[str], list[Tensor]]:
         torch._dynamo.reset()
@@ -250,6 +248,7 @@ def test_module_hooks(when: str) -> None:
     assert have[0] == want[0]
 
 
+@pytest.mark.full
 def test_post_accumulate_gradient_hook() -> None:
     module = nn.Linear(3, 2)
     seen: list[Tensor] = []
@@ -259,7 +258,7 @@ def test_post_accumulate_gradient_hook() -> None:
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("reentrant", cases([False], [True]))
 @pytest.mark.parametrize("outside", [False, True], ids=["inside the compiled function", "around it"])
 def test_checkpoint(reentrant: bool, outside: bool) -> None:
     def block(x: Tensor) -> Tensor:
@@ -335,6 +334,7 @@ def test_autograd_function_that_writes_its_input() -> None:
     check(lambda x: InPlace.apply(x * 3), lambda: (leaf(5),), backward=True, compiled=False)
 
 
+@pytest.mark.full
 def test_gradient_scaling_and_anomaly_mode() -> None:
     with torch.autograd.set_detect_anomaly(True):
         check(lambda x: (x * x).log(), lambda: (leaf(5),), backward=True)
@@ -364,6 +364,7 @@ def test_forward_mode_over_a_compiled_function_is_an_error_and_no_lost_tangent()
             compiled(forward_ad.make_dual(x, torch.ones(4)))
 
 
+@pytest.mark.full
 def test_gradient_of_a_tensor_with_a_channels_last_weight() -> None:
     def make() -> tuple[Tensor, Tensor]:
         weight = torch.randn(4, 3, 3, 3).to(memory_format=torch.channels_last).requires_grad_()

@@ -10,7 +10,7 @@ from torch._higher_order_ops.effects import _register_effectful_op
 from torch._library.effects import EffectType
 
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, check
+from tests.semantics.support import Tensor, cases, check
 
 
 @torch.library.custom_op("icpu_semantics::scaled", mutates_args=())
@@ -132,12 +132,13 @@ def test_without_a_fake_kernel_is_dynamos_error_that_names_the_operator() -> Non
         compiled(torch.ones(3))
 
 
+@pytest.mark.full
 def test_without_a_fake_kernel_works_outside_of_the_graph() -> None:
     outside = torch.compiler.disable(no_fake)
     check(lambda x, y: outside(x * 2) * y, pair)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", cases([True], [False]))
 def test_that_writes_an_input_a_value_and_a_view(dynamic: bool) -> None:
     def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         value = x * 2
@@ -149,7 +150,7 @@ def test_that_writes_an_input_a_value_and_a_view(dynamic: bool) -> None:
     check(function, pair, calls=2, dynamic=dynamic)
 
 
-@pytest.mark.parametrize("optional", [False, True])
+@pytest.mark.parametrize("optional", cases([False], [True]))
 def test_that_writes_and_returns(optional: bool) -> None:
     def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         before = y * 1
@@ -159,6 +160,7 @@ def test_that_writes_and_returns(optional: bool) -> None:
     check(function, pair, calls=2)
 
 
+@pytest.mark.full
 def test_that_writes_a_list() -> None:
     def function(x: Tensor, y: Tensor) -> Tensor:
         z = x + 1
@@ -168,6 +170,7 @@ def test_that_writes_a_list() -> None:
     check(function, pair, calls=2)
 
 
+@pytest.mark.full
 def test_of_lists_strings_and_flags() -> None:
     check(lambda x, y: [p * 2 for p in parts(x + y, [1, 3], "split", flag=False)], pair)
 
@@ -200,7 +203,7 @@ def test_with_effects_is_called_in_order_and_if_nobody_reads_its_result() -> Non
     assert ORDER == ["first", "second", "third", "fourth"] * 2
 
 
-@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("gradients", cases([True], [False]))
 def test_linear_algebra_and_its_checks(gradients: bool) -> None:
     def function(x: Tensor) -> tuple[Tensor, ...]:
         square = x @ x.t() + torch.eye(4)
@@ -209,10 +212,12 @@ def test_linear_algebra_and_its_checks(gradients: bool) -> None:
     check(function, lambda: (torch.randn(4, 3).requires_grad_(gradients),), backward=gradients, tolerance=1e-4)
 
 
+@pytest.mark.full
 def test_check_of_linear_algebra_that_fails_has_the_error_of_eager_mode() -> None:
     check(lambda x: torch.linalg.inv(x * 0) + 1, lambda: (torch.ones(3, 3),), compiled=False)
 
 
+@pytest.mark.full
 def test_library_operator_with_a_python_kernel() -> None:
     with torch.library._scoped_library("icpu_semantics_old", "FRAGMENT") as library:
         library.define("twice(Tensor x) -> Tensor")
@@ -221,7 +226,8 @@ def test_library_operator_with_a_python_kernel() -> None:
         check(lambda x, y: torch.ops.icpu_semantics_old.twice(x + y) * 2, pair)
 
 
-def test_triton_like_wrapped_function_is_allowed_in_the_graph() -> None:
+@pytest.mark.full
+def test_wrapped_function_is_allowed_in_the_graph() -> None:
     @torch.compiler.allow_in_graph
     def opaque(x: Tensor) -> Tensor:
         return x * 2 + 1

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.semantics.support import Tensor, check
+from tests.semantics.support import Tensor, cases, check
 
 
 def channels_last(*shape: int) -> Tensor:
@@ -78,16 +78,16 @@ def all_of(*functions: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
 
 
 #: Tried in every run; the others under `make semantics`.
-FEW = ["channels_last", "transposed", "strided", "empty"]
+FEW = ["channels_last", "strided"]
 
 
-@pytest.mark.parametrize("layout", [pytest.param(n, marks=() if n in FEW else pytest.mark.full) for n in LAYOUTS])
+@pytest.mark.parametrize("layout", cases(FEW, [name for name in LAYOUTS if name not in FEW]))
 def test_strides_are_those_of_eager_mode(layout: str) -> None:
     function = all_of(elementwise, like, formats, views, reductions, with_broadcasts, by_library)
     check(function, lambda: (LAYOUTS[layout](),), tolerance=1e-5)
 
 
-@pytest.mark.parametrize("layout", ["channels_last", pytest.param("transposed", marks=pytest.mark.full)])
+@pytest.mark.parametrize("layout", cases(["channels_last"], ["transposed"]))
 def test_strides_of_layers_and_of_their_gradients(layout: str) -> None:
     def function(x: Tensor, w: Tensor) -> Tensor:
         y = functional.conv2d(x, w, padding=1)
@@ -99,7 +99,7 @@ def test_strides_of_layers_and_of_their_gradients(layout: str) -> None:
     check(function, make, backward=True, tolerance=1e-4)
 
 
-@pytest.mark.parametrize("layout", ["channels_last", "transposed", "expanded", "empty"])
+@pytest.mark.parametrize("layout", cases(["expanded"], ["channels_last", "transposed", "empty"]))
 def test_strides_of_gradients(layout: str) -> None:
     def make() -> tuple[Tensor, Tensor]:
         return LAYOUTS[layout]().requires_grad_(), torch.randn(6).requires_grad_()
@@ -107,7 +107,7 @@ def test_strides_of_gradients(layout: str) -> None:
     check(lambda x, y: (x * y + x.sum(0)).tanh(), make, backward=True, tolerance=1e-4)
 
 
-@pytest.mark.parametrize("layout", ["channels_last", pytest.param("transposed", marks=pytest.mark.full)])
+@pytest.mark.parametrize("layout", cases(["channels_last"], ["transposed"]))
 def test_strides_under_dynamic_shapes(layout: str) -> None:
     check(all_of(elementwise, formats, views), lambda: (LAYOUTS[layout](),), dynamic=True)
 
@@ -151,7 +151,7 @@ def test_dataclass_out() -> None:
     assert have.note == "note"
 
 
-@pytest.mark.parametrize("dynamic", [None, False, True])
+@pytest.mark.parametrize("dynamic", cases([True], [None, False]))
 def test_python_numbers_in_and_out(dynamic: bool | None) -> None:
     def function(x: Tensor, n: int, f: float, flag: bool, text: str | None) -> tuple[Any, ...]:
         y = x * n + f if flag else x - n

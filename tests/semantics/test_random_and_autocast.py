@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, check
+from tests.semantics.support import Tensor, cases, check
 
 
 def data(*shape: int) -> Callable[[], tuple[Tensor]]:
@@ -66,8 +66,8 @@ def same_shape_twice(x: Tensor) -> Tensor:
     return torch.rand(4) - torch.rand(4) + x
 
 
-@pytest.mark.parametrize("function", [many, same_shape_twice])
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", cases([many], [same_shape_twice]))
+@pytest.mark.parametrize("dynamic", cases([False], [True]))
 def test_numbers_come_in_program_order(function: Callable[..., Any], dynamic: bool) -> None:
     check(function, data(4), calls=2, dynamic=dynamic)
 
@@ -130,8 +130,8 @@ def layers_and_data(*_: Any) -> tuple[Tensor, Tensor]:
     return torch.randn(4, 8).requires_grad_(), torch.randn(8, 8).requires_grad_()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("where", ["inside", "around", "decorated"])
+@pytest.mark.parametrize("dtype", cases([torch.bfloat16], [torch.float16]))
+@pytest.mark.parametrize("where", cases(["inside"], ["around", "decorated"]))
 def test_autocast(dtype: torch.dtype, where: str) -> None:
     def inside(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
         with torch.autocast("cpu", dtype=dtype):

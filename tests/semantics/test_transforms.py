@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp,
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, check
+from tests.semantics.support import Tensor, cases, check
 
 
 def loss(x: Tensor) -> Tensor:
@@ -67,10 +67,12 @@ def test_transforms_inside_are_differentiable() -> None:
     check(lambda x: [TRANSFORMS[name](x) for name in names], make, backward=True, tolerance=1e-5)
 
 
+@pytest.mark.full
 def test_random_numbers_under_vmap() -> None:
     check(lambda x: vmap(lambda r: r + torch.rand_like(r), randomness="different")(x), matrix, compiled=False)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("transform", [vmap, lambda f: vmap(grad(lambda r: f(r).sum()))])
 def test_transform_over_a_compiled_function(transform: Callable[..., Any]) -> None:
     function = lambda row: row.sin() * row + 1  # noqa: E731
@@ -91,7 +93,7 @@ def branch_of_several(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cond(x.sum() > 0, lambda y: (y * scale, y + 1), lambda y: (y - 1, y / scale), (x,))
 
 
-@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("gradients", cases([True], [False]))
 def test_cond_takes_each_branch(gradients: bool) -> None:
     def function(x: Tensor) -> list[Any]:
         return [chosen(x + shift) for chosen in (branches, branch_of_several) for shift in (2.0, -2.0)]
@@ -107,6 +109,7 @@ def test_cond_on_a_symbolic_size() -> None:
         torch.testing.assert_close(compiled(x), function(x))
 
 
+@pytest.mark.full
 def test_cond_on_a_python_bool() -> None:
     function = lambda x, flag: torch.cond(flag, lambda y: y + 1, lambda y: y - 1, (x,))  # noqa: E731
     compiled, _ = compile_counted(function)
@@ -125,6 +128,7 @@ def test_map() -> None:
     check(lambda x: map_over(lambda row, y: row * 2 + y, x, x[0] * 2), matrix)
 
 
+@pytest.mark.full
 def test_map_gradient() -> None:
     make = lambda: (torch.randn(4, 5).requires_grad_(),)  # noqa: E731
     check(lambda x: map_over(lambda row, y: row.sin() + y, x, x[0] * 2), make, backward=True)
@@ -138,6 +142,7 @@ def test_scan() -> None:
     check(lambda x: scan(step, x[0] * 0, x), matrix)
 
 
+@pytest.mark.full
 def test_associative_scan() -> None:
     function = lambda x: associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")  # noqa: E731
     compiled, _ = compile_counted(function)
