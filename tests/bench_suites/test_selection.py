@@ -1,0 +1,67 @@
+"""Tiny models of all suites, inference and training, against eager: many architectures in little time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+import torch
+
+from bench_suites.execute import run_job
+from bench_suites.job import Job
+from bench_suites.suites.table import NAMES, load
+
+INFERENCE = (
+    ("huggingface", "BertForMaskedLM"),
+    ("huggingface", "DebertaV2ForMaskedLM"),
+    ("huggingface", "GoogleFnet"),
+    ("huggingface", "Qwen"),
+    ("huggingface", "XLNetLMHeadModel"),
+    ("huggingface", "Llama_generate"),
+    ("timm", "swin_base_patch4_window7_224"),
+    ("timm", "lcnet_050"),
+    ("torchbench", "basic_gnn_gcn"),
+)
+
+TRAINING = (
+    ("huggingface", "DistillGPT2"),
+    ("huggingface", "T5Small"),
+    ("huggingface", "YituTechConvBert"),
+    ("timm", "convnextv2_nano"),
+    ("timm", "resnet18"),
+    ("torchbench", "squeezenet1_1"),
+)
+
+LOW_PRECISION = (("timm", "resnet18", "bfloat16"), ("huggingface", "BertForMaskedLM", "amp-bf16"))
+
+
+def check(suite: str, model: str, mode: Literal["inference", "training"], dtype: str = "float32") -> None:
+    """Run eager and icpu once, and demand a pass with every graph compiled."""
+    torch._dynamo.reset()
+    result = run_job(Job(suite, model, ("eager", "icpu"), dtype=dtype, mode=mode, tiny=True, repeat=1))
+    assert result["status"] == "pass", result.get("error") or result["backends"]["icpu"]["error"]
+    reports = result["backends"]["icpu"]["reports"]
+    assert reports["graphs"] >= (2 if mode == "training" else 1)
+    assert not reports["eager_graphs"]
+
+
+@pytest.mark.parametrize(("suite", "model"), INFERENCE)
+def test_inference_of_a_tiny_model_is_the_same_as_eager(suite: str, model: str) -> None:
+    check(suite, model, "inference")
+
+
+@pytest.mark.parametrize(("suite", "model"), TRAINING)
+def test_a_training_step_of_a_tiny_model_is_the_same_as_eager(suite: str, model: str) -> None:
+    check(suite, model, "training")
+
+
+@pytest.mark.parametrize(("suite", "model", "dtype"), LOW_PRECISION)
+def test_low_precision_of_a_tiny_model_is_the_same_as_eager(suite: str, model: str, dtype: str) -> None:
+    check(suite, model, "inference", dtype)
+
+
+def test_the_lists_are_complete() -> None:
+    sizes = {name: len(load(name).rows) for name in NAMES}
+    assert sizes["torchbench"] >= 60
+    assert sizes["huggingface"] >= 33
+    assert sizes["timm"] >= 61
