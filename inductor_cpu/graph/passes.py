@@ -64,6 +64,8 @@ def run_passes(
     spelled = recognize_activations(gm)
     norms = fold_batch_norms(gm, weight_only(gm, static_inputs))
     scaled = fold_affine(gm, weight_only(gm, static_inputs))
+    # Folding leaves each new weight beside its layer; joining reads the weights of several layers at the first.
+    hoist_weights(gm, static_inputs)
     slices, joined = join_linears(gm, weight_only(gm, static_inputs))
     spreader = StrideSpreader(gm.graph)
     for part, before in slices:

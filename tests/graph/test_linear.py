@@ -211,6 +211,24 @@ def test_gate_and_up_are_one_product() -> None:
     assert len(passed.calls(LINEAR)) == 1
 
 
+class ScaledHeads(nn.Module):
+    """Two linears on one input; the second is scaled by a parameter, which is folded into its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 8), nn.Linear(16, 8)
+        self.scale = nn.Parameter(torch.rand(8) + 0.5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.first(x), self.second(x) * self.scale
+
+
+def test_linears_whose_weights_were_scaled_are_one_product() -> None:
+    passed = check(ScaledHeads(), torch.randn(4, 16))
+    assert "are one product" in passed.notes
+    assert len(passed.calls(LINEAR)) == 1
+
+
 def test_linears_with_activations_to_fuse_stay_apart() -> None:
     passed = check(Heads((24, 24), lambda a, b: torch.relu(a) * torch.tanh(b)), torch.randn(2, 5, 16))
     assert len(passed.calls(LINEAR, LINEAR_ADD)) == 2
