@@ -588,20 +588,30 @@ def recombine(expr: Expr) -> Expr:
     changed = True
     while changed:
         changed = False
-        for atom in expr.functions:
+        for atom in sorted(expr.functions, key=_atom_text):
             if atom.name != "mod":
                 continue
-            x, d = atom.args
             scale = expr_coefficient(expr, atom)
             if scale is None:
                 continue
             rest = expr - scale * _atom(atom)
-            quotient = _floordiv(x, d)
-            candidate = rest - scale * d * quotient + scale * x
-            if len(candidate.functions) < len(expr.functions):
-                expr, changed = candidate, True
+            d = atom.args[1]
+            for x in _dividends(expr, atom):
+                candidate = rest - scale * d * _floordiv(x, d) + scale * x
+                if len(candidate.functions) < len(expr.functions):
+                    expr, changed = candidate, True
+                    break
+            if changed:
                 break
     return expr
+
+
+def _dividends(expr: Expr, remainder: Func) -> list[Expr]:
+    """The x for which x % d is `remainder`: its own, and those that expr divides by d. Simplification turns the
+    remainder of x = y % 6 by 2 into y % 2, which does not show x any more."""
+    own, d = remainder.args
+    divided = [f.args[0] for f in expr.functions if f.name == "floordiv" and f.args[1] == d and f.args[0] != own]
+    return [own, *sorted((x for x in divided if _mod(x, d) == _atom(remainder)), key=repr)]
 
 
 def expr_coefficient(expr: Expr, atom: Atom) -> Expr | None:

@@ -172,6 +172,7 @@ def test_equal_polynomials_are_equal_values_in_any_order() -> None:
         (of(FREE) % 12 % 4, of(FREE) % 4),
         (recombine(of(FREE) // 4 * 4 + of(FREE) % 4), of(FREE)),
         (recombine(of(FREE) // 4 * 12 + of(FREE) % 4 * 3), of(FREE) * 3),
+        (recombine(of(FREE) // 14 * 14 + of(FREE) % 14 // 2 * 2 + of(FREE) % 2), of(FREE)),
     ],
 )
 def test_reshapes_and_views_cancel(expr: Expr, simple: Expr) -> None:
