@@ -47,8 +47,8 @@ def run(seeds: Iterator[int], limits: Limits, out: Path) -> dict[str, int]:
     with Pool(limits.processes) as pool:
         for job, graph, outcome in pool.run(_jobs(seeds, limits)):
             counts[outcome.status] += 1
-            if outcome.status == "torch":
-                print(f"seed {job.seed}: torch itself: {outcome.detail.splitlines()[0]}", flush=True)
+            if outcome.status in ("torch", "invalid"):
+                print(f"seed {job.seed}: {outcome.status}: {outcome.detail.splitlines()[0]}", flush=True)
             if outcome.finding:
                 print(f"seed {job.seed}: {outcome.signature}\n  {outcome.detail.splitlines()[0]}", flush=True)
                 failing = graph if graph is not None else generate(job.seed)

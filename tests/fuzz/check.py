@@ -98,10 +98,10 @@ def _finding(graph: Graph, refs: Sequence[Reference], status: str, text: str) ->
 
 
 def _is_torchs(graph: Graph, refs: Sequence[Reference], text: str) -> bool:
-    """Whether torch fails without the compiler. For strides also with torch's decompositions, because the compiler
-    gives the strides that the fake tensors of the traced graph have."""
+    """Whether torch fails without the compiler. For strides and aliases also with torch's decompositions, because the
+    compiler gives the strides that the fake tensors of the traced graph have."""
     backends = ["aot_eager"]
-    if all(": strides " in line for line in text.splitlines()):
+    if all(": strides " in line or ": aliases " in line for line in text.splitlines()):
         backends.append("aot_eager_decomp_partition")
     return any(_attempt(graph, refs, backend, {})[0] != "ok" for backend in backends)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import time
@@ -89,8 +90,12 @@ class Worker:
         return None
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process: by asking, then by force."""
         if self.process is not None:
+            with contextlib.suppress(OSError):
+                assert self.connection is not None
+                self.connection.send(None)
+            self.process.join(0.5)
             self.process.kill()
             self.process.join()
         if self.connection is not None:

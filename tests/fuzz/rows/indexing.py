@@ -77,19 +77,19 @@ def _elementwise(c: Chooser, accept: Accept) -> Choice | None:
 
 
 def _scattered(c: Chooser, accept: Accept) -> Choice | None:
-    """A value, an index and a source of one shape."""
-    choice = _elementwise(c, both(accept, lambda v: v.rank <= 3))
-    if choice is None:
-        return None
-    a = c.value(lambda v: v.name == choice.args[0])
+    """A value, an index and a source of one shape, that of the value but along `d`."""
+    a = c.value(both(accept, rank(1, 3)))
     if a is None:
         return None
-    n, d = 8, int(str(choice.attrs["d"]))
+    d = c.random.randrange(a.rank)
+    if a.least(d) == 0:
+        return None
+    n = _count(c)
     shape = tuple(n if k == d else s for k, s in enumerate(a.tensor.shape))
     second = tuple(n if k == d else s for k, s in enumerate(a.second))
     index = c.make(shape, second, "int64", "index", a.least(d))
-    source = c.make(shape, second, dtype_name(a), "normal" if a.tensor.is_floating_point() else "integers")
-    return Choice((a.name, index, source), {"d": d})
+    exact = a.exact or not a.tensor.is_floating_point()
+    return Choice((a.name, index, c.make(shape, second, dtype_name(a), "integers" if exact else "normal")), {"d": d})
 
 
 def _computed(c: Chooser, accept: Accept) -> Choice | None:
