@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from inductor_cpu import paths
 from inductor_cpu.errors import IcpuError, UserError
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
@@ -39,7 +40,11 @@ class Builder:
         """Everything that decides the bytes of a kernel's library, except its source."""
         flags = " ".join(self.toolchain.kernel_flags(self.target))
         return content_key(
-            self.toolchain.identity, flags, self.target.isa.name, _folder_hash(self.prelude.parent.parent)
+            self.toolchain.identity,
+            flags,
+            self.target.isa.name,
+            _folder_hash(self.prelude.parent),
+            _folder_hash(paths.templates() / "gemm"),
         )
 
 
@@ -253,7 +258,7 @@ def precompile(builder: Builder, processes: ProcessGroup) -> None:
 
 @lru_cache(maxsize=16)
 def _folder_hash(folder: Path) -> str:
-    """Content of every template. Read once per process."""
+    """Content of every header in a folder. Read once per process."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return content_key(*(f"{path.relative_to(folder)}:{path.read_text()}" for path in files))
 

@@ -74,8 +74,8 @@ def test_a_linear_of_floats_is_right(depth: int, columns: int) -> None:
     with torch.no_grad():
         exact = module.double()(x.double())
         module.float()
-        # Of the whole matrix: for one row, eager takes dot products with many short sums, which err less than any GEMM.
-        eager = error(module(x), exact)
+        # Of a row of the whole matrix: for one alone eager takes dot products of many short sums, which err less.
+        eager = max(error(y, row) for y, row in zip(module(x), exact, strict=True))
         for rows in (*ROWS, 13, 14, 28, 29):
             assert error(compiled(x[:rows]), exact[:rows]) <= 1.2 * eager
         assert inductor_cpu.explain(module, x).extern_calls == 0

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from inductor_cpu.ir.operators import SCALE_SHIFT
 from tests.graph.harness import CONV, CONV_TRANSPOSE, LINEAR, aten, check, randomize
 from tests.graph.test_convolution import Net
 
@@ -49,7 +50,8 @@ def test_batch_norm_before_a_convolution_without_padding_is_folded(groups: int) 
 def test_low_precision_weights_are_not_rounded_a_second_time(dtype: torch.dtype) -> None:
     net = randomize(nn.Sequential(nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU()))
     passed = check(net, torch.randn(2, 8, 7, 7), dtype=dtype)
-    assert passed.calls(NORM)
+    assert passed.calls(SCALE_SHIFT)
+    assert not passed.calls(NORM)
 
 
 @pytest.mark.parametrize(

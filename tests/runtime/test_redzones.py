@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -137,10 +138,14 @@ def test_a_model_runs_right_with_red_zones(dynamic: bool, tmp_path: Path) -> Non
 
 
 def test_training_runs_right_with_red_zones() -> None:
-    model = Model()
-    x = torch.randn(2, 3, 9, 9)
-    expected = torch.autograd.grad(sum(y.sum() for y in model(x)), list(model.parameters()))
+    torch.manual_seed(0)
+    model, x = Model(), torch.randn(2, 3, 9, 9)
+    double = copy.deepcopy(model).double()
+    exact = torch.autograd.grad(sum(y.sum() for y in double(x.double())), list(double.parameters()))
+    eager = torch.autograd.grad(sum(y.sum() for y in model(x)), list(model.parameters()))
     with config.patch(debug_redzones=True):
         compiled, _ = compile_counted(model)
         got = torch.autograd.grad(sum(y.sum() for y in compiled(x)), list(model.parameters()))
-    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+    for ours, theirs, value in zip(got, eager, exact, strict=True):
+        allowed = 3 * (theirs - value).abs().max() + 1e-6 * value.abs().max()
+        assert (ours - value).abs().max() <= allowed
