@@ -359,8 +359,7 @@ def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]
     buffers = [schedule.program.buffer(name) for name, _ in schedule.places]
     for buffer in buffers:
         exprs += [*buffer.sizes, *buffer.strides]
-    symbols = {symbol for expr in exprs for symbol in expr.symbols}
-    values = _possible_sizes(symbols, buffers, sample)
+    values = _possible_sizes(exprs, buffers, sample)
     if values is None:
         return
     total = schedule.arena_bytes.evaluate(values)
@@ -381,11 +380,17 @@ def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]
         active.append(span)
 
 
-def _possible_sizes(symbols: set[Sym], buffers: list[Buffer], sample: int) -> dict[Sym, int] | None:
-    """Values for which no size of a buffer is negative (the guards of the graph allow no others); None if none of
-    those tried is such."""
+def _possible_sizes(exprs: list[Expr], buffers: list[Buffer], sample: int) -> dict[Sym, int] | None:
+    """Values for which no size of a buffer is negative and no divisor is 0 (the guards of the graph allow no others);
+    None if none of those tried is such."""
+    symbols = {symbol for expr in exprs for symbol in expr.symbols}
     for scale in (1, 8, 64, 512):
         values = {symbol: max(symbol.lo, 1) + sample * scale for symbol in symbols}
+        try:
+            for expr in exprs:
+                expr.evaluate(values)
+        except ZeroDivisionError:
+            continue
         if all(size.evaluate(values) >= 0 for buffer in buffers for size in buffer.sizes):
             return values
     return None

@@ -279,9 +279,10 @@ def test_extern_calls_do_not_write_over_their_arguments() -> None:
     refuse(schedule(*steps, places={"a": 0, "b": 0}), "overlap")
 
 
-def test_a_memory_plan_is_not_checked_for_sizes_that_would_be_negative() -> None:
+@pytest.mark.parametrize("divided", [False, True])
+def test_a_memory_plan_is_not_checked_for_sizes_that_a_guard_excludes(divided: bool) -> None:
     n = size_symbol("s0")
-    rest = of(n) // 2 - 7  # what a guard on s0 keeps from being negative
+    rest = of(n) // (of(n) // 8) if divided else of(n) // 2 - 7  # not for s0 < 8, and negative for s0 < 14
     temps = [buffer("a", (rest,)), buffer("b", (rest,))]
     p = program([buffer("x", (of(n),), "input"), *temps, OUT], (), inputs=(InputSpec(0, buffer="x", symbol=None),))
     p = replace(p, bindings=(SizeBinding(n, "x", 0),))
