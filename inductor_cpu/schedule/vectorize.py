@@ -128,7 +128,7 @@ def _cost(
 ) -> tuple[float, int]:
     """Cost per point, the unused lanes of the last vector included; ties go to the innermost loop."""
     assert loop.size is not None
-    size = hint(loop.size)
+    size = max(hint(loop.size), 1)
     used = size / (-(-size // lanes) * lanes)
     total = 1.0
     for instruction in body:

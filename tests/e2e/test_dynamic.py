@@ -83,3 +83,19 @@ def test_symbolic_int_as_input_and_output() -> None:
         torch.testing.assert_close(y, torch.full((4,), float(n)))
         assert total == n + 4
     assert len(reports) == 1
+
+
+def test_a_dynamic_loop_may_be_empty_at_the_size_that_costs_are_estimated_with() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() + 0.25)[:, 40:].repeat_interleave(3, 1).sqrt()
+
+    x = torch.randn(4, 65)
+    torch.testing.assert_close(torch.compile(f, backend="icpu", dynamic=True)(x), f(x))
+
+
+def test_windows_of_a_dynamic_size_that_are_reshaped_and_repeated() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.rsqrt(torch.tril(x, 1).abs() + 0.25).unfold(0, 2, 3).reshape(-1, 8, 2).repeat_interleave(3, 1)
+
+    x = torch.randn(65, 16)
+    torch.testing.assert_close(torch.compile(f, backend="icpu", dynamic=True)(x), f(x))
