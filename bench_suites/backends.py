@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch._inductor import config as inductor_config
 
 from inductor_cpu.backend import compile_dynamo_graph
 from inductor_cpu.trace import CompileReport
@@ -20,6 +21,27 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "icpu-max-autotune": {"backend": "icpu", "mode": "max-autotune"},
 }
 """Names that stand for a backend with options. Any other is a registered backend's own; `eager` compiles nothing."""
+
+
+class Frozen:
+    """A function compiled by stock Inductor with its global switch `freezing` on during the first call: Dynamo reads it
+    while it traces, and as an option alone it comes too late to make constants of the parameters."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self._called = function, False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._called:
+            return self._function(*args, **kwargs)
+        with inductor_config.patch(freezing=True):
+            result = self._function(*args, **kwargs)
+        self._called = True
+        return result
+
+
+def freezes(arguments: Mapping[str, Any]) -> bool:
+    """Whether these arguments of torch.compile ask for freezing."""
+    return bool(arguments.get("options", {}).get("freezing"))
 
 
 def check_names(names: list[str]) -> None:
@@ -44,7 +66,8 @@ def compiler(name: str, observe: Observer, *, dynamic: bool) -> Callable[[Callab
     if is_icpu(name):
         backend = functools.partial(compile_dynamo_graph, observe=observe, mode=arguments.pop("mode", None))
         arguments["backend"] = backend
-    return lambda function: torch.compile(function, dynamic=True if dynamic else None, **arguments)
+    wrap: Callable[..., Any] = Frozen if freezes(arguments) else lambda function: function
+    return lambda function: wrap(torch.compile(function, dynamic=True if dynamic else None, **arguments))
 
 
 def counters(reports: list[CompileReport]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ import torch
 
 import inductor_cpu
 from bench_suites import measure
+from bench_suites.backends import Frozen, freezes
 from bench_suites.models import RECIPES, Model, build
 
 Result = dict[str, Any]
@@ -52,7 +53,9 @@ def _compiled(module: Callable[..., Any], backend: str) -> Callable[..., Any]:
         return module
     # A copy: torch.compile takes entries out of `options`.
     arguments: dict[str, Any] = {k: dict(v) if isinstance(v, dict) else v for k, v in settings.items()}
-    return torch.compile(module, **arguments)
+    frozen = freezes(arguments)
+    function = torch.compile(module, **arguments)
+    return Frozen(function) if frozen else function
 
 
 def _model(job: Result) -> Model:
