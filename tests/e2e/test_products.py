@@ -82,6 +82,13 @@ def test_a_linear_of_floats_is_right(depth: int, columns: int) -> None:
 
 
 @needs_amx
+def test_rows_beyond_what_the_cache_holds_come_in_parts() -> None:
+    torch.manual_seed(0)
+    module = prepare(nn.Linear(3072, 40))
+    check(module, torch.compile(module, backend="icpu"), torch.randn(500, 3072).bfloat16())
+
+
+@needs_amx
 def test_a_linear_takes_rows_that_are_far_apart() -> None:
     torch.manual_seed(0)
     module = prepare(nn.Linear(40, 48))
