@@ -126,7 +126,10 @@ class Config:
 
     cpp: Cpp = field(default_factory=Cpp)
     max_autotune: bool = _setting(
-        False, _BOOL, "Measure the implementations of each linear once per machine and keep the fastest."
+        False,
+        _BOOL,
+        "Measure the libraries for each linear that no kernel of ours computes, once per machine, "
+        "and keep the fastest.",
     )
     fallback_random: bool = _setting(
         True,

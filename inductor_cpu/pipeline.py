@@ -207,7 +207,7 @@ class _LinearChoice:
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:
             usable = usable_micro_kernels(target_for(self._config.cpp.simdlen))
-            self._decisions[shape] = linear.choose(shape, usable, self._measured(shape))
+            self._decisions[shape] = linear.choose_own(shape, usable) or linear.choose(shape, self._measured(shape))
         return self._decisions[shape]
 
     def _measured(self, shape: linear.Shape) -> Mapping[str, float] | None:

@@ -69,14 +69,16 @@ _MARGIN = 0.95
 _LEAST_SIZE = 16
 
 
-def choose(shape: Shape, micro_kernels: Collection[str] = (), measured: Mapping[str, float] | None = None) -> Decision:
-    """The implementation for a shape. micro_kernels: those that run here. measured: seconds for each library, which
-    then decide between them instead of the table."""
+def choose_own(shape: Shape, micro_kernels: Collection[str]) -> Decision | None:
+    """The micro kernel for a shape, of those that run here; None when a library should compute it."""
     for name in micro_kernels:
         if MICRO_KERNELS[name].dtype == shape.dtype and min(shape.inner, shape.columns) >= _LEAST_SIZE:
-            return Decision(
-                cast(Implementation, name), "faster than oneDNN at every size measured, and fuses what follows"
-            )
+            return Decision(cast(Implementation, name), "a kernel of ours, with what follows fused")
+    return None
+
+
+def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decision:
+    """The library for a shape. measured: seconds for each, which then decide instead of the table."""
     if measured:
         best: Implementation = "blas" if measured["blas"] < _MARGIN * measured["onednn"] else "onednn"
         times = ", ".join(f"{name} {seconds * 1e6:.0f} us" for name, seconds in sorted(measured.items()))

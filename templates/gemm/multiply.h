@@ -15,7 +15,7 @@
 //   pack(a, lda, rows, depth, out), copy(from, count, to)
 //                     rows of a row-major A into a block; at most kStep values of one
 //   block(a, b, next, c, rows, depth, accumulate)
-//                     c (+)= a @ b for one block and a part of the depth; `next` is what to prefetch of B, or null
+//                     c (+)= a @ b for one block and a part of the depth; `next` is what to prefetch of B
 #pragma once
 
 #include "base.h"

@@ -29,7 +29,7 @@ def test_dtype_without_a_packed_kernel_goes_to_the_blas() -> None:
 
 @pytest.mark.parametrize(("blas", "expected"), [(0.5, "blas"), (0.99, "onednn"), (2.0, "onednn")])
 def test_measurement_decides_when_the_difference_is_clear(blas: float, expected: str) -> None:
-    decision = choose(Shape(1, 8, 8, torch.float32), (), {"onednn": 1.0, "blas": blas})
+    decision = choose(Shape(1, 8, 8, torch.float32), {"onednn": 1.0, "blas": blas})
     assert decision.implementation == expected
     assert "measured" in decision.reason
 
