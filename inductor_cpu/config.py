@@ -88,6 +88,11 @@ class Cpp:
     """Settings of the generated C++ and of the code around it."""
 
     weight_prepack: bool = _setting(True, _BOOL, "Keep weights in the blocked layouts of the kernels (inference).")
+    drop_original_weights: bool = _setting(
+        False,
+        _BOOL,
+        "Give back the memory of weights whose packed copy is all that graphs read; reading such a weight is an error.",
+    )
     simdlen: int | None = _setting(
         None,
         Kind(int, optional=True, choices=(0, 1, 256, 512)),

@@ -27,7 +27,7 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
 from inductor_cpu.graph.passes import run_passes
-from inductor_cpu.graph.weights import Recipe
+from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
@@ -45,7 +45,7 @@ from inductor_cpu.runtime.cache import KernelCache, open_cache, private_cache
 from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.measurements import Measurements
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
-from inductor_cpu.runtime.weights import PackedWeights
+from inductor_cpu.runtime.weights import Dropping, PackedWeights
 from inductor_cpu.schedule.schedule import schedule_program
 from inductor_cpu.targets.cpu import Target, target_for
 from inductor_cpu.trace import CompileReport, KernelInfo, Trace, count_externs
@@ -178,9 +178,11 @@ def _compile(
         trace.add_file("compile.sh", _compile_script(sources, machine))
     with trace.stage("runtime"):
         runnable = _load(plan, sources, machine, config)
-        call, measure = _with_weights(runnable, prepared.recipe, machine)
+        reads = read_inputs(gm, static_inputs) if config.cpp.drop_original_weights else None
+        call, measure = _with_weights(runnable, prepared.recipe, reads, machine)
     report = _report(schedule, runnable, kind, trace)
-    return CompiledGraph(call, replace(report, notes=(*prepared.notes, *report.notes), measure_packed=measure))
+    notes = (*prepared.notes, *_dropping_notes(prepared.recipe, reads), *report.notes)
+    return CompiledGraph(call, replace(report, notes=notes, measure_packed=measure))
 
 
 class _LinearChoice:
@@ -223,19 +225,32 @@ class _LinearChoice:
 
 
 def _with_weights(
-    runnable: executor.RunnablePlan, recipe: Recipe | None, machine: Machine
+    runnable: executor.RunnablePlan, recipe: Recipe | None, reads: tuple[int, ...] | None, machine: Machine
 ) -> tuple[Callable[[list[Any]], Any], Callable[[], int]]:
-    """The plan behind a step that appends the packed weights to its inputs, and what measures their bytes."""
-    if recipe is None:
+    """The plan behind a step that appends the packed weights to its inputs, and what measures their bytes. reads: the
+    positions of the weights that the graph itself reads, to drop the others; None to keep all."""
+    if recipe is None and not reads:
         return runnable, lambda: 0
+    recipe = recipe or NO_RECIPE
     module = executor.load_executor(machine.cache, machine.toolchain)
-    weights = PackedWeights(recipe.graph, recipe.sources, recipe.uses, recipe.texts, module.WeightGuard)
+    dropping = None if reads is None else Dropping(reads, module)
+    weights = PackedWeights(recipe.graph, recipe.sources, recipe.uses, recipe.texts, module.WeightGuard, dropping)
 
     def call(inputs: list[Any]) -> Any:
         weights.extend(inputs)
         return runnable(inputs)
 
     return call, weights.measure()
+
+
+def _dropping_notes(recipe: Recipe | None, reads: tuple[int, ...] | None) -> tuple[str, ...]:
+    if reads is None:
+        return ()
+    packed = frozenset(recipe.sources) - set(reads) if recipe is not None else frozenset()
+    return (
+        f"{len(packed)} weights are read in packed copies only and may lose their memory at the second call,"
+        f" {len(reads)} are read unpacked",
+    )
 
 
 #: What a setting counts as an element's work, in adds: a load or two, a few operations and a store.

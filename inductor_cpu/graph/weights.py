@@ -59,6 +59,16 @@ class Recipe:
     texts: tuple[str, ...]
 
 
+def _nothing() -> fx.GraphModule:
+    graph = fx.Graph()
+    graph.output(())
+    return fx.GraphModule({}, graph)
+
+
+#: Of a graph without packed weights.
+NO_RECIPE = Recipe(_nothing(), (), (), ())
+
+
 def split_weights(gm: fx.GraphModule, static_inputs: Collection[int]) -> tuple[fx.GraphModule, Recipe | None]:
     """(main graph, recipe), the recipe None when nothing depends on weights alone. Changes `gm`."""
     weights = _weights(gm, static_inputs)
@@ -99,6 +109,12 @@ def _weights(gm: fx.GraphModule, static_inputs: Collection[int]) -> dict[fx.Node
         for p in sorted(static_inputs)
         if placeholders[p] not in changed and isinstance(placeholders[p].meta.get("val"), torch.Tensor)
     }
+
+
+def read_inputs(gm: fx.GraphModule, static_inputs: Collection[int]) -> tuple[int, ...]:
+    """The positions of the static inputs that the graph itself reads."""
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    return tuple(p for p in sorted(static_inputs) if placeholders[p].users)
 
 
 def mutated_inputs(gm: fx.GraphModule) -> set[fx.Node]:

@@ -6,10 +6,12 @@ recipes on the same weights share one copy. The copies go when the weights go.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +20,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_cpu.errors import UserError
+from inductor_cpu.runtime.originals import DROPPED, ORIGINALS
+
+log = logging.getLogger("inductor_cpu.runtime")
 
 #: What torch and oneDNN say when an allocation fails.
 _NO_MEMORY = ("allocate memory", "could not create a memory", "not enough memory", "out of memory")
@@ -64,11 +69,20 @@ _SHARED = _Shared()
 os.register_at_fork(after_in_child=_SHARED.after_fork)
 
 
+@dataclass(frozen=True)
+class Dropping:
+    """That the memory of weights is given back. reads: positions of the weights that the graph reads unpacked, which
+    keep theirs; native: the executor's module."""
+
+    reads: tuple[int, ...]
+    native: Any
+
+
 class PackedWeights:
     """The packed weights of one graph and the way to make them.
 
     graph: makes them from the inputs at `sources`; uses: for each, the input positions that it depends on; texts: for
-    each, its computation as text; guard_type: the executor's `WeightGuard`."""
+    each, its computation as text; guard_type: the executor's `WeightGuard`; dropping: None to keep all weights."""
 
     def __init__(
         self,
@@ -77,10 +91,13 @@ class PackedWeights:
         uses: Sequence[Sequence[int]],
         texts: Sequence[str],
         guard_type: Callable[[Sequence[int]], Any],
+        dropping: Dropping | None = None,
     ) -> None:
         self._makers = _makers(graph)
         self._sources, self._uses, self._texts = tuple(sources), tuple(map(tuple, uses)), tuple(texts)
-        self._guard = guard_type(self._sources)
+        self._dropping, self._drop_next = dropping, False
+        reads = () if dropping is None else dropping.reads
+        self._guard = guard_type(tuple(dict.fromkeys((*self._sources, *reads))))
         self._lock = threading.Lock()
         self._packed: list[torch.Tensor] | None = None
         self._keys: tuple[tuple[Any, ...], ...] = ()
@@ -93,6 +110,8 @@ class PackedWeights:
         packed = self._packed if self._guard.check(inputs) else None
         if packed is None:
             packed = self._refresh(inputs)
+        elif self._drop_next:
+            self._drop_originals(inputs)
         inputs.extend(packed)
 
     def measure(self) -> Callable[[], int]:
@@ -107,9 +126,12 @@ class PackedWeights:
         return size
 
     def forget(self) -> None:
-        """Make every copy again at the next call, whatever the guard says."""
+        """Make every copy again at the next call, whatever the guard says, but for those of dropped weights alone,
+        which nobody can have edited."""
         with self._lock, _SHARED.lock:
-            _SHARED.discard(self._keys)
+            owners = dict(zip(self._sources, self._owners, strict=False))
+            dropped = {p for p, ref in owners.items() if (w := ref()) is not None and ORIGINALS.find(w) is not None}
+            _SHARED.discard(k for k, uses in zip(self._keys, self._uses, strict=False) if not dropped >= set(uses))
             self._drop()
 
     def depends_on(self, storages: frozenset[StorageWeakRef]) -> bool:
@@ -122,6 +144,8 @@ class PackedWeights:
 
     def _refresh(self, inputs: list[Any]) -> list[torch.Tensor]:
         with self._lock, torch.no_grad(), _disable_current_modes():
+            if self._dropping is not None:
+                ORIGINALS.read(self, [inputs[p] for p in self._dropping.reads])
             changed = frozenset(self._guard.changed(inputs))
             previous, packed, keys = self._packed, [], []
             for number, (uses, text) in enumerate(zip(self._uses, self._texts, strict=True)):
@@ -135,12 +159,44 @@ class PackedWeights:
             self._watch([inputs[p] for p in self._sources])
             self._packed, self._keys = packed, tuple(keys)
             self._guard.record(inputs)
+            self._drop_next = self._dropping is not None
             return packed
+
+    def _drop_originals(self, inputs: list[Any]) -> None:
+        """Give back the memory of the weights that are read in packed copies only. Not at the first call: the other
+        graphs of the model, which come after this one, must have said first what they read."""
+        assert self._dropping is not None
+        with self._lock, torch.no_grad(), _disable_current_modes():
+            packed = self._packed
+            if packed is None or not self._guard.check(inputs):
+                return  # another thread was here
+            for position in self._droppable(inputs):
+                weight = inputs[position]
+                copies = [packed[k] for k, uses in enumerate(self._uses) if position in uses]
+                ORIGINALS.drop(weight, _state(weight), copies, self._dropping.native)
+            self._drop_next = False
+            self._guard.record(inputs)
+
+    def _droppable(self, inputs: list[Any]) -> set[int]:
+        """Positions of the weights that can be dropped. All that a copy was made from, or nothing of it: it can be made
+        again then, or never has to be."""
+        assert self._dropping is not None
+        kept: set[int] = set()
+        for position in self._sources:
+            reason = ORIGINALS.why_kept(inputs[position], self._dropping.native)
+            if reason is not None:
+                log.info("a weight of shape %s keeps its memory: %s", tuple(inputs[position].shape), reason)
+                kept.add(position)
+        while more := {p for uses in self._uses if kept & set(uses) for p in uses} - kept:
+            kept |= more
+        return set(self._sources) - kept
 
     def _make(self, number: int, key: tuple[Any, ...], weights: list[torch.Tensor]) -> torch.Tensor:
         with _SHARED.lock:
             found = _SHARED.find(key, weights)
             if found is None:
+                if any(ORIGINALS.find(weight) is not None for weight in weights):
+                    raise UserError(DROPPED)
                 found = _made(self._makers[number], weights)
                 _SHARED.add(key, weights, found)
             return found
@@ -204,10 +260,17 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 def _state(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What a weight is like. The weak reference keeps the storage's identity from being used again."""
+    """What a weight is like; a dropped one as it was before. The weak reference keeps the storage's identity from being
+    used again. Raises UserError for a dropped weight that was given another shape."""
+    look = (tensor.dtype, tuple(tensor.shape), tensor.stride())
+    dropped = ORIGINALS.find(tensor)
+    if dropped is not None:
+        if dropped.state[-3:] != look:
+            raise UserError(DROPPED)
+        return dropped.state
     version = -1 if tensor.is_inference() else tensor._version
     storage = StorageWeakRef(tensor.untyped_storage())
-    return (id(tensor), storage, _address(tensor), version, tensor.dtype, tuple(tensor.shape), tensor.stride())
+    return (id(tensor), storage, _address(tensor), version, *look)
 
 
 def memory_of_packed_weights() -> int:

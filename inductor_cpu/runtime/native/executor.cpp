@@ -1,6 +1,7 @@
 // The extension module `icpu_native`: the types Plan and WeightGuard, and the pool of memory.
 #include "decode.h"
 #include "guard.h"
+#include "originals.h"
 #include "run.h"
 
 #include <structmember.h>
@@ -139,6 +140,9 @@ PyMethodDef module_methods[] = {
     {"set_pool_limit", set_pool_limit, METH_O, "set_pool_limit(bytes): most memory kept for later calls."},
     {"clear_pool", clear_pool, METH_NOARGS, "clear_pool(): give the kept memory back to the system."},
     {"pool_bytes", pool_bytes, METH_NOARGS, "pool_bytes() -> bytes kept for later calls."},
+    {"owns_memory_alone", owns_memory_alone, METH_O, "owns_memory_alone(tensor): no other tensor uses its memory."},
+    {"without_memory", without_memory, METH_VARARGS,
+     "without_memory(tensor, message): like it, with no memory; reading it raises the message."},
     {"check_tensor_layout", check_tensor_layout, METH_O, "check_tensor_layout(tensor): raise ImportError if wrong."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -25,7 +25,13 @@ struct WeightState {
     const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
     return counter.enabled() ? static_cast<int64_t>(counter.current_version()) : -1;
   }
-  static const void* data_of(const at::Tensor& tensor) { return tensor.has_storage() ? tensor.const_data_ptr() : nullptr; }
+  // Null for a weight whose memory was given back; asking the tensor for it would raise.
+  static const void* data_of(const at::Tensor& tensor) {
+    if (!tensor.has_storage()) return nullptr;
+    const void* start = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get();
+    const auto offset = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+    return start == nullptr ? nullptr : static_cast<const char*>(start) + offset;
+  }
 
   bool matches(const at::Tensor& tensor) const {
     return impl == storage_of(tensor) && data == data_of(tensor) && version == version_of(tensor);
