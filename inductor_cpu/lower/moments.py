@@ -12,6 +12,7 @@ from torch import fx
 from inductor_cpu.ir.index import ZERO, Expr
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
+from inductor_cpu.lower.pointwise import check_constants
 from inductor_cpu.lower.reductions import (
     Axes,
     Element,
@@ -121,6 +122,7 @@ def linalg_vector_norm(
     dtype: Any = None,
 ) -> TensorValue:
     """(sum |x|^ord)^(1/ord); inf and -inf: largest and smallest |x|; 0: how many are not zero."""
+    check_constants(node, (ord,))
     order, out = float(ord), meta_of(node).dtype
     acc = accumulator(out)
     kind = "max" if order == math.inf else "min" if order == -math.inf else "sum"

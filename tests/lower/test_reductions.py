@@ -9,7 +9,7 @@ import torch
 
 from inductor_cpu.ir.nodes import LoopNest
 from tests.lower.accuracy import check_accurate, check_exact, interpreted
-from tests.lower.harness import lower
+from tests.lower.harness import externs, lower
 
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -203,6 +203,11 @@ def test_vector_norms_are_as_accurate_as_eager(dtype, order):
     x = _values(dtype, 5, 7)
     check_accurate(lambda x: aten.linalg_vector_norm.default(x, order), x)
     check_accurate(lambda x: aten.linalg_vector_norm.default(x, order, [-1], True), x)
+
+
+def test_a_norm_of_symbolic_order_goes_to_aten():
+    program = lower(lambda x: torch.linalg.vector_norm(x, x.shape[0]), _values(torch.float32, 5, 7), dynamic=True)
+    assert externs(program) == ["linalg_vector_norm.default"]
 
 
 def test_norm_overloads_agree_with_eager():
