@@ -1,4 +1,4 @@
-"""Python numbers as a floating dtype holds them, without tensors: lowering runs under a fake tensor mode, where one
+"""Python numbers as a dtype holds them, without tensors: lowering runs under a fake tensor mode, where one
 tensor of one number costs a millisecond."""
 
 from __future__ import annotations
@@ -49,3 +49,9 @@ _ROUND: dict[torch.dtype, Callable[[float], float]] = {
 def round_to(value: float, dtype: torch.dtype) -> float:
     """`value` rounded to a floating dtype of the loops, as torch converts a double. Raises KeyError for others."""
     return _ROUND[dtype](float(value))
+
+
+def wrapped(value: int, dtype: torch.dtype) -> int:
+    """`value` modulo the range of an integer dtype, as torch converts an int64."""
+    limits = torch.iinfo(dtype)
+    return (value - limits.min) % (1 << limits.bits) + limits.min

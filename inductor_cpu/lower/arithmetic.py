@@ -202,6 +202,9 @@ def _bounded(ctx: Lowering, node: fx.Node, x: Any, low: Any, high: Any) -> Tenso
     fakes = [_fake_of(node, n) for n in used]
     dtype = compute_dtype(node, fakes, KIND.DEFAULT)
     given = [value for value in (low, high) if value is not None]
+    for value in given:
+        if isinstance(value, (int, float)):
+            represent(value, dtype)  # eager refuses a bound that the dtype does not hold
 
     def compute(body: Body, value: int, *bounds: int) -> int:
         term = Term(body, value)

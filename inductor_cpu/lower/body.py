@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
+from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, as_expr, of, value_symbol
 from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Reduce, Scalar
-from inductor_cpu.ir.numbers import round_to
+from inductor_cpu.ir.numbers import round_to, wrapped
 from inductor_cpu.ir.ops import result_dtype
 from inductor_cpu.ir.rewrite import Editor, value_positions
 from inductor_cpu.lower.values import TensorValue
@@ -17,12 +18,17 @@ Number = bool | int | float
 
 
 def represent(value: Number, dtype: torch.dtype) -> Number:
-    """A Python number as the dtype holds it."""
+    """A Python number as the dtype holds it: an unsigned one holds a negative number modulo its range. Raises
+    Unsupported for a number out of the range of an integer dtype, for which eager raises an error."""
     if dtype == torch.bool:
         return bool(value)
-    if not dtype.is_floating_point:
-        return int(value)
-    return round_to(value, dtype)
+    if dtype.is_floating_point:
+        return round_to(value, dtype)
+    limits = torch.iinfo(dtype)
+    least = limits.min or -limits.max
+    if not least <= value <= limits.max:  # also NaN
+        raise Unsupported(None, f"the number {value}, which {dtype} does not hold")
+    return wrapped(int(value), dtype)
 
 
 class Body(Editor):

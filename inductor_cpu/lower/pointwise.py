@@ -16,6 +16,7 @@ from torch._prims_common import elementwise_dtypes
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
+from inductor_cpu.ir.numbers import wrapped
 from inductor_cpu.ir.ops import LOOP_DTYPES, LOW_PRECISION, accepts
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, meta_of
@@ -38,6 +39,9 @@ _INTEGER_FORM = {"floor": "", "ceil": "", "round": "", "trunc": "", "fmax": "max
 
 #: What these scalar ops are for bool.
 _BOOL_FORM = {"add": "logical_or", "mul": "logical_and", "fmax": "maximum", "fmin": "minimum", "sign": ""}
+
+
+_INTEGERS = frozenset(d for d in LOOP_DTYPES if not d.is_floating_point and d != torch.bool)
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,9 @@ def elementwise(
     ctx: Lowering, node: fx.Node, compute: str | Compute, args: Sequence[Any], dtype: torch.dtype, wide: bool = False
 ) -> TensorValue:
     """One loop nest that applies `compute` to operands of `dtype`. With `wide`, low-precision operands are widened to
-    f32 and the result is rounded once."""
+    f32 and the result is rounded once. Integers wrap: eager makes a tensor of a number beside a tensor."""
     unrounded = wide
+    args = [_wrapped(a, dtype) for a in args]
     if isinstance(compute, str):
         compute = _scalar_form(node, compute, dtype)
         unrounded = unrounded or (compute in _OPMATH_SCALAR and any(map(is_scalar, args)))
@@ -100,6 +105,11 @@ def elementwise(
         return body.cast(value, dtype) if inner != dtype and body.dtype(value) == inner else value
 
     return ctx.pointwise(node, at_point)
+
+
+def _wrapped(value: Any, dtype: torch.dtype) -> Any:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return wrapped(value, dtype) if whole and dtype in _INTEGERS else value
 
 
 def _scalar_form(node: fx.Node, op: str, dtype: torch.dtype) -> str:

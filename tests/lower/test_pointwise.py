@@ -145,6 +145,42 @@ def test_a_python_scalar_is_used_as_eager_uses_it(
     check(lambda x: fn(x, other), sample(dtype))
 
 
+INTEGER_WRAPS = [operator.add, operator.mul, torch.rsub, torch.remainder, operator.and_, operator.lt, operator.eq]
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize("number", [-5, 300, -300, 2**31 + 7])
+@pytest.mark.parametrize("fn", INTEGER_WRAPS, ids=lambda fn: fn.__name__)
+def test_a_number_out_of_the_range_of_integers_wraps(
+    fn: Callable[..., torch.Tensor], number: int, dtype: torch.dtype
+) -> None:
+    check(lambda x: fn(x, number), sample(dtype, low=0))
+
+
+STRICT = {
+    "threshold": lambda x, number: F.threshold(x, 2, number),
+    "where": lambda x, number: torch.where(x > 2, x, number),
+    "masked_fill": lambda x, number: x.masked_fill(x > 2, number),
+    "clamp": lambda x, number: x.clamp(min=number),
+    "full_like": torch.full_like,
+    "index_fill": lambda x, number: x.index_fill(0, torch.tensor([1]), number),
+    "alpha": lambda x, number: torch.add(x, x, alpha=number),
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_a_negative_number_becomes_a_large_unsigned_one(name: str) -> None:
+    check(lambda x: STRICT[name](x, -1), sample(torch.uint8, low=0))
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_a_number_that_eager_refuses_is_left_to_eager(name: str) -> None:
+    with pytest.raises(RuntimeError, match="overflow"):
+        STRICT[name](sample(torch.uint8), 300)
+    program = lower(lambda x: STRICT[name](x, 300), sample(torch.uint8))
+    assert len(externs(program)) == 1
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("test", ["eq", "lt", "ge"])
 def test_comparison_with_a_scalar_between_two_low_precision_values(test: str, dtype: torch.dtype) -> None:
