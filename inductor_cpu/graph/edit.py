@@ -139,15 +139,20 @@ class StrideSpreader:
 
 #: Operators of ATen whose result depends on how their argument lies in memory.
 _BY_STORAGE = ("aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter", "aten::set_", "aten::resize_")
+#: Operators that scaled_dot_product_attention calls only where the last dimension is dense, and that do not look again.
+_ATTENTION = (
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_fused_attention_overrideable",
+)
 _OUR_OPERATORS = ("aten", "prims", "mkldnn", "icpu")
 _SIZES_FROM_DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 
 
 def _depends_on_strides(node: fx.Node) -> bool:
-    """Custom operators, and those that make new sizes (recomputing them would make the sizes anew)."""
+    """Custom operators, attention, and those that make new sizes (recomputing them would make the sizes anew)."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return getattr(node.target, "__module__", "") not in ("_operator", "builtins")
-    if node.target.namespace not in _OUR_OPERATORS or node.target._schema.name in _BY_STORAGE:
+    if node.target.namespace not in _OUR_OPERATORS or node.target._schema.name in (*_BY_STORAGE, *_ATTENTION):
         return True
     return any(tag in node.target.tags for tag in _SIZES_FROM_DATA)
 

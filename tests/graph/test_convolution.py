@@ -236,6 +236,13 @@ def test_custom_operator_gets_the_strides_of_eager_mode() -> None:
         assert result.item() == 16
 
 
+def test_attention_gets_a_dense_last_dimension() -> None:
+    """Its kernel does not look at that stride: whoever calls it has to."""
+    net = Net(nn.Conv2d(4, 4, 3), lambda y: functional.scaled_dot_product_attention(y, y.flip(-2), y * 0.5))
+    (call,) = check(net, torch.randn(2, 4, 8, 8)).calls(aten._scaled_dot_product_flash_attention_for_cpu.default)
+    assert [n.meta["val"].stride(-1) for n in call.all_input_nodes] == [1, 1, 1]
+
+
 def test_as_strided_reads_the_memory_of_eager_mode() -> None:
     net = Net(nn.Conv2d(4, 4, 3), lambda y: (y * 1).as_strided((2, 16), (16, 1)) + 0)
     check(net, torch.randn(2, 4, 6, 6))
