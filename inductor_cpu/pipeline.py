@@ -21,6 +21,7 @@ from torch import fx
 from torch.autograd import forward_ad
 
 from inductor_cpu import paths
+from inductor_cpu.codegen.attention import generate_attention
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.tuning import Choices
@@ -31,11 +32,11 @@ from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import LoopNest, Program
+from inductor_cpu.ir.nodes import Attention, Extern, LoopNest, Program
 from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
-from inductor_cpu.kernels import linear
+from inductor_cpu.kernels import attention, linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.lower.graph import lower_graph
 from inductor_cpu.repro_text import repro_text
@@ -138,7 +139,13 @@ def _compile(
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
         choice = _LinearChoice(config)
         prepared = run_passes(
-            gm, static_inputs, prepack, choice.why_not_pack, choice.micro_kernel, choice.convolution_kernel
+            gm,
+            static_inputs,
+            prepack,
+            choice.why_not_pack,
+            choice.micro_kernel,
+            choice.convolution_kernel,
+            functools.partial(_attention_kernel, config),
         )
         prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
         gm = prepared.gm
@@ -224,6 +231,12 @@ class _LinearChoice:
         return [f"linear {shape}: {d.implementation}, {d.reason}" for shape, d in self._decisions.items()]
 
 
+def _attention_kernel(config: Config, dtype: torch.dtype) -> tuple[str | None, str]:
+    """The kernel for attention in a dtype, or None for ATen, and why."""
+    decision = attention.choose(dtype, target_for(config.cpp.simdlen))
+    return decision.kernel, decision.reason
+
+
 def _with_weights(
     runnable: executor.RunnablePlan, recipe: Recipe | None, reads: tuple[int, ...] | None, machine: Machine
 ) -> tuple[Callable[[list[Any]], Any], Callable[[], int]]:
@@ -273,10 +286,14 @@ def _generate(schedule: Schedule, target: Target, choices: Choices) -> tuple[lis
     sources: dict[str, KernelSource] = {}
     symbols: dict[int, str] = {}
     for number, step in enumerate(schedule.steps):
+        if isinstance(step, Extern):
+            continue
         if isinstance(step, Kernel):
             source = generate(step, target, choices)
-            sources.setdefault(source.symbol, source)
-            symbols[number] = source.symbol
+        else:
+            source = generate_attention(step, schedule.program.buffer_table, choices)
+        sources.setdefault(source.symbol, source)
+        symbols[number] = source.symbol
     return list(sources.values()), symbols
 
 
@@ -332,12 +349,14 @@ def _interpreted(program: Program, kind: Kind, trace: Trace) -> CompiledGraph:
 
 
 # -- report ------------------------------------------------------------------------------------------------------------
+def _kernel_info(step: Kernel | Attention) -> KernelInfo:
+    if isinstance(step, Attention):
+        return KernelInfo(f"icpu_{step.name}", True)
+    return KernelInfo(step.label, step.vector.vectorized, step.vector.reasons)
+
+
 def _report(schedule: Schedule, runnable: executor.RunnablePlan, kind: Kind, trace: Trace) -> CompileReport:
-    kernels = tuple(
-        KernelInfo(step.label, step.vector.vectorized, step.vector.reasons)
-        for step in schedule.steps
-        if isinstance(step, Kernel)
-    )
+    kernels = tuple(_kernel_info(step) for step in schedule.steps if not isinstance(step, Extern))
     paths_taken = executor.describe(runnable)
     calls = Counter((row.label, row.reason, row.path == "native") for row in paths_taken)
     return CompileReport(

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from inductor_cpu.codegen.attention import pointers_of, sizes_of
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
 from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import Kernel, Schedule, Step
-from inductor_cpu.ir.nodes import Buffer, Extern, SizeBinding, View
+from inductor_cpu.ir.nodes import Attention, Buffer, Extern, SizeBinding, View
 
 
 def build_plan(schedule: Schedule, symbols: Mapping[int, str], redzone: int = 0) -> ep.ExecutionPlan:
@@ -131,6 +132,8 @@ class _PlanBuilder:
     def step(self, number: int, step: Step) -> None:
         if isinstance(step, Kernel):
             self.kernel(self.symbols[number], step)
+        elif isinstance(step, Attention):
+            self.attention(self.symbols[number], step)
         else:
             self.extern(step)
 
@@ -141,6 +144,13 @@ class _PlanBuilder:
         pointers = tuple(self.pointer(arg.buffer) for arg in kernel.args)
         ints = tuple(self.symbol(s) for s in kernel.sizes)
         self.instructions.append(ep.KernelCall(symbol, kernel.label, pointers, ints))
+
+    def attention(self, symbol: str, node: Attention) -> None:
+        for name in node.outputs:
+            self.allocate(self.buffers[name])
+        pointers = tuple(self.pointer(name) for name in pointers_of(node))
+        ints = self.integers(sizes_of(node, self.buffers))
+        self.instructions.append(ep.KernelCall(symbol, f"icpu_{node.name}", pointers, ints))
 
     def allocate(self, buffer: Buffer) -> None:
         """Outputs, and temps without a place, get memory of their own when they are first written."""
@@ -194,7 +204,7 @@ class _PlanBuilder:
         found: set[str] = set()
         views = [value for value in self.program.results if isinstance(value, View)]
         for step in self.schedule.steps:
-            if isinstance(step, Kernel):
+            if isinstance(step, (Kernel, Attention)):
                 found |= buffers_of(step)
             else:
                 views += views_of(step)
@@ -284,6 +294,8 @@ def buffers_of(step: Step) -> set[str]:
     """Every buffer that a step touches."""
     if isinstance(step, Kernel):
         return {arg.buffer for arg in step.args}
+    if isinstance(step, Attention):
+        return set(pointers_of(step))
     return {name for name in step.outputs if name is not None} | {view.buffer for view in views_of(step)}
 
 

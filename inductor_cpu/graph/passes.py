@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.graph.affine import fold_affine
+from inductor_cpu.graph.attention import AttentionChoice, use_attention_kernels
 from inductor_cpu.graph.batch_norm import fold_batch_norms
 from inductor_cpu.graph.clean import drop_copies, share_views
 from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_convolutions
@@ -41,6 +42,11 @@ def no_micro_kernel(_rows: int | None, _inner: int, _columns: int, _dtype: torch
     return None
 
 
+def no_attention_kernel(_dtype: torch.dtype) -> tuple[str | None, str]:
+    """The choice that leaves attention to ATen."""
+    return None, "kernels of ours are not asked for"
+
+
 def run_passes(
     gm: fx.GraphModule,
     static_inputs: Collection[int],
@@ -48,15 +54,17 @@ def run_passes(
     why_not_pack: WhyNotPack = always_pack,
     micro_kernel: MicroKernelChoice = no_micro_kernel,
     convolution_kernel: MicroKernelChoice = no_micro_kernel,
+    attention_kernel: AttentionChoice = no_attention_kernel,
 ) -> Prepared:
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
     inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of
-    linears) or `convolution_kernel` names one."""
+    linears) or `convolution_kernel` names one. `attention_kernel` decides about attention in every graph."""
     gm.graph.eliminate_dead_code()
     unwrap_effects(gm)
     complete_replays(gm)
+    attention = use_attention_kernels(gm, attention_kernel)
     if not prepack or not static_inputs:
-        return Prepared(gm, None, ())
+        return Prepared(gm, None, tuple(attention))
     keep_result_strides(gm)
     share_views(gm)
     drop_copies(gm)
@@ -80,7 +88,7 @@ def run_passes(
         f" {convolutions} convolutions and {linears} linears packed,"
         f" {conv_adds + linear_adds} operations with another tensor fused"
     )
-    return Prepared(gm, recipe, (counts, *joined, *_texts([*refused, *more])))
+    return Prepared(gm, recipe, (counts, *joined, *attention, *_texts([*refused, *more])))
 
 
 def keep_result_strides(gm: fx.GraphModule) -> None:

@@ -15,11 +15,13 @@ from typing import Any, Union
 import torch
 
 from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.attention import attend
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.meaning import held, physical, reduction, scalar
 from inductor_cpu.ir.micro_kernels import unpack
 from inductor_cpu.ir.nodes import (
+    Attention,
     Buffer,
     Cast,
     Const,
@@ -297,6 +299,8 @@ class _Run:
                 self.call(node)
             elif isinstance(node, Gemm):
                 self.tensors[node.accumulator] = self.multiply(node)
+            elif isinstance(node, Attention):
+                self.attend(node)
             else:
                 self.nest(node)
         return [self.result(value) for value in self.program.results]
@@ -373,6 +377,14 @@ class _Run:
         a = self.view(node.a) if isinstance(node.a, View) else self.patches(node.a)
         columns = self.ints(self.program.buffer(node.accumulator).sizes)[1]
         return a.float() @ unpack(self.tensors[node.b], columns, a.shape[1]).float().t()
+
+    def attend(self, node: Attention) -> None:
+        q, k, v = self.view(node.q), self.view(node.k), self.view(node.v)
+        mask = None if node.mask is None else self.view(node.mask)
+        results = attend(q, k, v, mask, node.scale, node.causal, node.nan_rows)
+        for name, value in zip(node.outputs, results, strict=False):
+            self.provide(name)
+            self.tensors[name].copy_(value)
 
     def patches(self, windows: Patches) -> Tensor:
         """The windows of a convolution as rows (n, y, x) of (ky, kx, channel)."""

@@ -20,7 +20,7 @@ from typing import Union
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Extern, Instr, Patches, Program, Store, View
+from inductor_cpu.ir.nodes import Attention, Extern, Instr, Patches, Program, Store, View
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Kernel:
     product: Product | None = None
 
 
-Step = Union[Kernel, Extern]
+Step = Union[Kernel, Extern, Attention]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Everything is frozen. The grammar:
 
     Program   = buffers, nodes in program order, inputs, results
-    Node      = LoopNest | Extern | Gemm
+    Node      = LoopNest | Extern | Gemm | Attention
     LoopNest  = dims (parallel loops), reduce_dims (inner loops), body: tuple[Instr], stores: tuple[Store]
     Instr     = Const | Index | Load | Scalar | Cast | Reduce       the SSA value %k is the instruction at position k
     Store     = buffer[index] = %value, or += (mode "add")
@@ -203,7 +203,42 @@ class Gemm:
     origins: tuple[str, ...] = ()
 
 
-Node = Union[LoopNest, Extern, Gemm]
+@dataclass(frozen=True)
+class Attention:
+    """out = softmax(q @ k^T * scale + mask) @ v, by a generated kernel.
+
+    q: view (batch, heads, rows, depth); k, v: views (batch, kv_heads, keys, depth or columns), each shared by heads /
+    kv_heads neighbouring heads; mask: a view (batch, heads, rows, keys), bool (True: the key counts) or added to the
+    scores. All have stride 1 along their last dimension. causal: row r sees keys up to r. nan_rows: a row without any
+    key is NaN, as a plain softmax gives, else 0. out: a buffer (batch, heads, rows, columns) with stride 1 along
+    columns; log_sums: a float32 buffer (batch, heads, rows) for the logarithms of the softmax's divisors, or None.
+    kernel: a row of `ATTENTION_KERNELS`."""
+
+    name: str
+    kernel: str
+    q: View
+    k: View
+    v: View
+    mask: View | None
+    scale: float
+    causal: bool
+    nan_rows: bool
+    out: str
+    log_sums: str | None
+    origins: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[View, ...]:
+        """What it reads."""
+        return (self.q, self.k, self.v) if self.mask is None else (self.q, self.k, self.v, self.mask)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The buffers that it writes."""
+        return (self.out,) if self.log_sums is None else (self.out, self.log_sums)
+
+
+Node = Union[LoopNest, Extern, Gemm, Attention]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
+from inductor_cpu.ir.attention import attend
 from inductor_cpu.ir.micro_kernels import unpack
 
 NAMESPACE = "icpu"
@@ -86,6 +87,41 @@ def _(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor
     return torch.empty_like(x)
 
 
+@torch.library.custom_op(f"{NAMESPACE}::attention", mutates_args=())
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+    nan_rows: bool,
+    kernel: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """softmax(q @ k^T * scale + mask) @ v and the logarithms of the softmax's divisors, see `ir.nodes.Attention`.
+    `kernel` names the row of `ATTENTION_KERNELS` that computes it. In each row of the result
+    the heads are next to each other."""
+    return attend(q, k, v, mask, scale, causal, nan_rows)
+
+
+@attention.register_fake
+def _(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+    nan_rows: bool,
+    kernel: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    batch, heads, rows, _ = q.shape
+    return q.new_empty((batch, rows, heads, v.shape[3])).transpose(1, 2), q.new_empty(
+        (batch, heads, rows), dtype=torch.float32
+    )
+
+
+ATTENTION = torch.ops.icpu.attention.default
 SCALE_SHIFT = torch.ops.icpu.scale_shift.default
 PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
 PACKED_LINEAR = torch.ops.icpu.packed_linear.default

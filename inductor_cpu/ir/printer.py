@@ -11,6 +11,7 @@ import torch
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel, Product, Schedule
 from inductor_cpu.ir.nodes import (
+    Attention,
     Buffer,
     Cast,
     Const,
@@ -184,6 +185,16 @@ def _(value: Patches) -> str:
 @show.register
 def _(value: Gemm) -> str:
     return f"{value.name}: {value.accumulator} = {value.micro_kernel} {show(value.a)} @ {value.b}{_from(value.origins)}"
+
+
+@show.register
+def _(value: Attention) -> str:
+    mask = "" if value.mask is None else f" + {show(value.mask)}"
+    flags = ", causal" * value.causal + ", nan rows" * value.nan_rows
+    return (
+        f"{value.name}: {', '.join(value.outputs)} = {value.kernel} softmax({show(value.q)} @ {show(value.k)}^T"
+        f" * {value.scale}{mask}{flags}) @ {show(value.v)}{_from(value.origins)}"
+    )
 
 
 def _also(origins: Sequence[str]) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from inductor_cpu.ir.attention import ATTENTION_KERNELS
 from inductor_cpu.ir.index import Expr, Sym, as_expr, of
-from inductor_cpu.ir.kernel import Kernel, Schedule
+from inductor_cpu.ir.kernel import Kernel, Schedule, Step
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import Buffer, Extern, Gemm, Load, LoopNest, Program, Reduce, Store, View
+from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Gemm, Load, LoopNest, Program, Reduce, Store, View
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.verify_body import Checker, Scope, check_body, check_expr, check_stores, depends, store_depends
 
@@ -51,6 +52,8 @@ class _ProgramCheck:
                 self.extern(node)
             elif isinstance(node, Gemm):
                 self.gemm(node)
+            elif isinstance(node, Attention):
+                self.attention(node)
             else:
                 self.nest(node)
         scope = Scope(frozenset(), self.sizes, self.lookup)
@@ -163,6 +166,22 @@ class _ProgramCheck:
         check.require(not readers[0].reduce_dims, f"{readers[0].name} folds {node.accumulator}")
         self.fill(check, node.name, buffer)
         self.provide(node.accumulator)
+
+    # -- attention ---------------------------------------------------------------------------------------------------
+    def attention(self, node: Attention) -> None:
+        check = Checker(self.stage, node.name)
+        check.require(node.kernel in ATTENTION_KERNELS, f"there is no kernel {node.kernel}")
+        for view in node.operands:
+            self.view(check, view)
+            check.require(len(view.sizes) == 4, f"{view.buffer} has the wrong rank")
+            check.require(view.strides[-1] == 1, f"{view.buffer} has no contiguous rows")
+        for name in node.outputs:
+            buffer = self.program.buffer_table.get(name)
+            if buffer is None:
+                check.fail(f"buffer {name} does not exist")
+            self.fill(check, node.name, buffer)
+            self.provide(name)
+        check.require(self.program.buffer(node.out).strides[-1] == 1, f"{node.out} has no contiguous rows")
 
     def view(self, check: Checker, view: View) -> None:
         self.read(check, view.buffer)
@@ -339,10 +358,12 @@ def _input_symbols(program: Program) -> set[Sym]:
     return found | {binding.symbol for binding in program.bindings if binding.buffer in inputs}
 
 
-def step_uses(step: Kernel | Extern) -> tuple[list[str], list[str]]:
+def step_uses(step: Step) -> tuple[list[str], list[str]]:
     """(read, written) buffer names of a step."""
     if isinstance(step, Kernel):
         return [arg.buffer for arg in step.args if arg.reads], [arg.buffer for arg in step.args if arg.writes]
+    if isinstance(step, Attention):
+        return [view.buffer for view in step.operands], list(step.outputs)
     reads = [value.buffer for value in _leaves((step.args, step.kwargs)) if isinstance(value, View)]
     return reads, [*step.mutates, *(name for name in step.outputs if name is not None)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from inductor_cpu.lower import (
     activations,
     arithmetic,
+    attention,
     concat,
     copies,
     creation,
@@ -29,6 +30,7 @@ from inductor_cpu.lower.registry import RULES
 FAMILIES = (
     activations,
     arithmetic,
+    attention,
     concat,
     copies,
     creation,

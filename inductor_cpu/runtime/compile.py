@@ -45,6 +45,7 @@ class Builder:
             self.target.isa.name,
             _folder_hash(self.prelude.parent),
             _folder_hash(paths.templates() / "gemm"),
+            _folder_hash(paths.templates() / "attention"),
         )
 
 

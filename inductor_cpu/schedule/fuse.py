@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Union
 
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
-from inductor_cpu.ir.nodes import Extern, Gemm, Load, LoopNest, Node, Program, Store
+from inductor_cpu.ir.nodes import Attention, Extern, Gemm, Load, LoopNest, Node, Program, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, operands
 from inductor_cpu.schedule.flat import expressions, has_position, merge_loops, substitute_loops
 from inductor_cpu.schedule.points import Alignment, align, linear
@@ -50,11 +51,15 @@ class Group:
         return None
 
 
+#: What becomes one step: a group, or a call that stays where it is.
+Item = Union[Group, Extern, Attention]
+
+
 @dataclass(frozen=True)
 class Fused:
-    """The result: groups and externs in order, and why neighbours were not fused."""
+    """The result: groups and calls in order, and why neighbours were not fused."""
 
-    items: tuple[Group | Extern, ...]
+    items: tuple[Item, ...]
     notes: tuple[str, ...]
 
 
@@ -67,13 +72,13 @@ def fuse(program: Program, nodes: Sequence[Node], horizontal: int = HORIZONTAL) 
 class _Fuser:
     def __init__(self, program: Program, horizontal: int) -> None:
         self.horizontal = horizontal
-        self.items: list[Group | Extern] = []
+        self.items: list[Item] = []
         self.names = (f"p{k}" for k in count())
         self.gemms: dict[str, Gemm] = {}  # by accumulator, those whose epilogue has not come yet
         self.calls = {
             node.name: (reads_of(node), writes_of(node) | _names(defined_symbols(program, node)))
             for node in program.nodes
-            if isinstance(node, Extern)
+            if isinstance(node, (Extern, Attention))
         }
         #: Size symbols that an extern call gives a value; in the sets of reads and writes they stand beside buffers.
         self.late = frozenset().union(*(writes for _, writes in self.calls.values()))
@@ -81,7 +86,7 @@ class _Fuser:
 
     def run(self, nodes: Sequence[Node]) -> Fused:
         for node in nodes:
-            if isinstance(node, Extern):
+            if isinstance(node, (Extern, Attention)):
                 self.items.append(node)
             elif isinstance(node, Gemm):
                 self.gemms[node.accumulator] = node
@@ -119,7 +124,7 @@ class _Fuser:
             self.notes.append(f"{nest.name} not with {group.members[0]}: {reason}")
         return False
 
-    def _accesses(self, item: Group | Extern) -> tuple[set[str], set[str]]:
+    def _accesses(self, item: Item) -> tuple[set[str], set[str]]:
         """What an item reads and writes."""
         return (item.reads, item.writes) if isinstance(item, Group) else self.calls[item.name]
 

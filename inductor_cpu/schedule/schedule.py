@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Schedule, Step
-from inductor_cpu.ir.nodes import Extern, LoopNest, Program
+from inductor_cpu.ir.nodes import LoopNest, Program
 from inductor_cpu.ir.rewrite import prune
 from inductor_cpu.schedule.build import build_kernel
 from inductor_cpu.schedule.flat import flatten
-from inductor_cpu.schedule.fuse import HORIZONTAL, Group, fuse
+from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
 from inductor_cpu.schedule.inline import inline_producers
 from inductor_cpu.schedule.memory import plan_memory
 from inductor_cpu.schedule.uses import live_nodes, reads_of, result_buffers
@@ -30,19 +30,19 @@ def schedule_program(
     ]
     fused = fuse(program, nodes, horizontal)
     steps: list[Step] = [
-        item if isinstance(item, Extern) else build_kernel(item, buffers, lanes, cores)
+        build_kernel(item, buffers, lanes, cores) if isinstance(item, Group) else item
         for item in without_dead_stores(program, fused.items)
     ]
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
     return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes))
 
 
-def without_dead_stores(program: Program, items: Sequence[Group | Extern]) -> list[Group | Extern]:
+def without_dead_stores(program: Program, items: Sequence[Item]) -> list[Item]:
     """The items without stores to temps that nobody reads afterwards: their values live in registers."""
     needed = result_buffers(program) | {binding.buffer for binding in program.bindings}
-    kept: list[Group | Extern] = []
+    kept: list[Item] = []
     for item in reversed(items):
-        if isinstance(item, Extern):
+        if not isinstance(item, Group):
             needed |= reads_of(item)
             kept.append(item)
             continue

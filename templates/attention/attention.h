@@ -1,0 +1,180 @@
+// out = softmax(q @ k^T * scale + mask) @ v, in blocks of queries and keys, without the matrix of scores in memory.
+//
+// A block of queries meets one block of keys after the other: scores by a micro kernel of templates/gemm, their softmax
+// with running maxima and sums, and the weights times the values by the micro kernel again; what was summed before is
+// scaled down where a larger score comes. Keys and values are packed for the micro kernel once for each head and
+// thread, as far as its queries need them.
+//
+// Preconditions: neighbouring values of a row of q, k, v, out and mask lie side by side; other strides are any. heads is
+// a multiple of kv_heads: neighbouring query heads share keys and values. A mask is true or finite where a key counts,
+// or -infinity. Weights are rounded to the micro kernel's element type; sums are float.
+#pragma once
+
+#include "softmax.h"
+
+namespace icpu::attention {
+
+template <class T>
+struct Tensor {
+  T* data;
+  int64_t batch, head, row;  // strides, in elements
+
+  T* at(int64_t b, int64_t h, int64_t r) const { return data + b * batch + h * head + r * row; }
+};
+
+struct Sizes {
+  int64_t batch, heads, kv_heads, rows, keys, depth, columns;
+};
+
+// No mask.
+struct None {};
+
+// Which rows have no key at all: NaN there, as a softmax of -infinities gives, or 0.
+enum class Empty { kZero, kNan };
+
+// Keys that the scores and weights of one block of queries are for, so that both stay in the L1 and L2 caches.
+inline constexpr int64_t kKeysAtOnce = 512;
+
+template <class Micro, class T, class MaskElement, bool causal, Empty empty>
+class Attention {
+  using Element = typename Micro::Element;
+  using Pack = Packing<Micro, T>;
+  static constexpr bool kMasked = !std::is_same_v<MaskElement, None>;
+  using Rows = Softmax<Micro, kMasked>;
+  static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns, kStep = Micro::kStep;
+
+ public:
+  Sizes sizes;
+  float scale;
+  Tensor<const T> q, k, v;
+  Tensor<const MaskElement> mask;
+  Tensor<T> out;
+  Tensor<float> log_sums;  // what the weights of a row were divided by, as a logarithm; data may be null
+
+  // One kernel: the blocks of queries of all heads are shared among threads.
+  void run(int limit) const {
+    const int64_t blocks = ceil_div(sizes.rows, kBlock);
+    const int64_t work = sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns) / 32;
+    parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
+      const typename Micro::Thread thread;
+      Buffers buffers(*this);
+      int64_t head_of_keys = -1, packed = 0;
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const int64_t head = unit / blocks, first = unit % blocks * kBlock;
+        const int64_t shared = head / (sizes.heads / sizes.kv_heads);
+        if (shared != head_of_keys) packed = 0;
+        head_of_keys = shared;
+        block(buffers, head / sizes.heads, head % sizes.heads, first, packed);
+      }
+    });
+  }
+
+ private:
+  int64_t depth_() const { return round_up(sizes.depth, kStep); }
+  int64_t panels_() const { return ceil_div(sizes.columns, kColumns); }
+
+  struct Buffers {
+    Element *keys, *values, *queries, *weights;
+    float *scores, *sums;
+
+    explicit Buffers(const Attention& a) {
+      const int64_t all = round_up(a.sizes.keys, kColumns), some = std::min(all, kKeysAtOnce);
+      keys = gemm::aligned_scratch<Element, 18>(all * a.depth_());
+      values = gemm::aligned_scratch<Element, 19>(all * a.panels_() * kColumns);
+      queries = gemm::aligned_scratch<Element, 20>(kBlock * a.depth_());
+      weights = gemm::aligned_scratch<Element, 21>(kBlock * some);
+      scores = gemm::aligned_scratch<float, 22>(kBlock * some);
+      sums = gemm::aligned_scratch<float, 23>(kBlock * a.panels_() * kColumns);
+    }
+  };
+
+  // Packs the keys and values of a head from number `first` on, up to `end`.
+  void pack(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t end) const {
+    for (int64_t key = first; key < end; key += kColumns) {
+      Pack::keys(k.at(b, h, key), k.row, std::min(kColumns, end - key), sizes.depth, to.keys + key * depth_());
+    }
+    for (int64_t panel = 0; panel < panels_(); ++panel) {
+      Element* const place = to.values + (first * panels_() + panel * round_up(end - first, kColumns)) * kColumns;
+      const int64_t width = std::min(kColumns, sizes.columns - panel * kColumns);
+      Pack::values(v.at(b, h, first) + panel * kColumns, v.row, end - first, width, place);
+    }
+  }
+
+  void block(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t& packed) const {
+    const int64_t rows = std::min(kBlock, sizes.rows - first), kv_head = h / (sizes.heads / sizes.kv_heads);
+    const int64_t keys = causal ? std::min(sizes.keys, first + rows) : sizes.keys;
+    Pack::queries(q.at(b, h, first), q.row, rows, sizes.depth, scale < 0, to.queries);
+    Running running[kBlock];
+    for (int64_t begin = 0; begin < keys; begin += kKeysAtOnce) {
+      // Packed by whole blocks of keys: their number decides where the values lie.
+      const int64_t end = std::min(begin + kKeysAtOnce, sizes.keys);
+      if (packed <= begin) {
+        pack(to, b, kv_head, begin, end);
+        packed = end;
+      }
+      part(to, b, h, first, rows, begin, std::min(end, keys), end, running);
+    }
+    finish(to, b, h, first, rows, keys, running);
+  }
+
+  // One block of queries and one of keys. end: of the keys that count; packed_end: of those that are packed.
+  void part(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t begin, int64_t end,
+            int64_t packed_end, Running* running) const {
+    const int64_t width = round_up(end - begin, kColumns), packed_width = round_up(packed_end - begin, kColumns);
+    for (int64_t key = 0; key < width; key += kColumns) {
+      const Element* const panel = to.keys + (begin + key) * depth_();
+      Micro::block(to.queries, panel, panel + kColumns * depth_(), to.scores + key * kBlock, rows, depth_(), false);
+    }
+    const float unit = std::abs(scale);
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t count = std::max<int64_t>(0, causal ? std::min(end, first + r + 1) - begin : end - begin);
+      float* const scores = to.scores + r * kColumns;
+      float factor;
+      if constexpr (kMasked) {
+        Rows::add_mask(scores, count, unit, mask.at(b, h, first + r) + begin);
+        factor = Rows::row(scores, count, width, kLog2E, running[r], to.weights + r * kStep);
+      } else {
+        factor = Rows::row(scores, count, width, unit * kLog2E, running[r], to.weights + r * kStep);
+      }
+      if (begin > 0 && factor != 1) scale_sums(to.sums + r * kColumns, factor);
+    }
+    for (int64_t panel = 0; panel < panels_(); ++panel) {
+      const Element* const values = to.values + (begin * panels_() + panel * packed_width) * kColumns;
+      float* const sums = to.sums + panel * kBlock * kColumns;
+      Micro::block(to.weights, values, values + packed_width * kColumns, sums, rows, width, begin > 0);
+    }
+  }
+
+  void scale_sums(float* sums, float factor) const {
+    for (int64_t panel = 0; panel < panels_(); ++panel, sums += kBlock * kColumns) {
+      for (int64_t c = 0; c < kColumns; c += kLanes) {
+        Reg<float> value = Rows::load_scores(sums + c) * splat_reg(factor);
+        std::memcpy(sums + c, &value, sizeof(value));
+      }
+    }
+  }
+
+  void finish(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t keys,
+              const Running* running) const {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float sum = keys > 0 ? total_of(running[r].sums) : 0.0f;
+      const float factor = sum == 0 ? (empty == Empty::kNan && sizes.keys > 0 ? kNan<float> : 0.0f) : 1 / sum;
+      T* const place = out.at(b, h, first + r);
+      for (int64_t c = 0; c < sizes.columns; c += kLanes) {
+        const float* const from = to.sums + (c / kColumns * kBlock + r) * kColumns + c % kColumns;
+        const Vec<float> value{{sum == 0 ? splat_reg(factor) : Rows::load_scores(from) * splat_reg(factor)}};
+        if (c + kLanes <= sizes.columns) {
+          store_unit(place + c, value);
+        } else {
+          store_unit(place + c, Tail(sizes.columns - c).bits, value);
+        }
+      }
+      if (log_sums.data != nullptr) {
+        const float unit = kMasked ? 1.0f : std::abs(scale);
+        *log_sums.at(b, h, first + r) = running[r].largest * unit + std::log(sum);
+      }
+    }
+  }
+};
+
+}  // namespace icpu::attention

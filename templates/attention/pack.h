@@ -1,0 +1,128 @@
+// Rows of queries, keys and values in the order in which the micro kernels of matrix products read them.
+//
+// Preconditions: neighbouring values of a row lie side by side in memory; rows are `stride` elements apart. `depth`
+// values of a row are read, and no more. What is beyond the end of a panel's rows or depth becomes 0. The layouts are
+// those of templates/gemm: Micro::kBlock rows of a first operand; panels of Micro::kColumns columns of a second one.
+#pragma once
+
+#include "../gemm/multiply.h"
+
+namespace icpu::attention {
+
+using gemm::ceil_div;
+using gemm::round_up;
+
+// `count` values from `from` on, zeros up to kLanes.
+template <class T>
+inline ICPU_INLINE Reg<float> load_floats(const T* from, int64_t count) {
+  value_t<T> result{};
+  if (count >= kLanes) {
+    load_unit(from, result);
+  } else if (count > 0) {
+    load_unit(from, Tail(count).bits, result);
+  }
+  return result.r[0];
+}
+
+// The packing of a micro kernel whose elements are float, from elements of any floating type.
+template <class Micro, class T, class Element = typename Micro::Element>
+struct Packing {
+  static_assert(std::is_same_v<Element, float> && Micro::kStep == kLanes && Micro::kColumns % kLanes == 0);
+
+  // At most kBlock queries: for each kLanes of the depth, for each row.
+  static void queries(const T* from, int64_t stride, int64_t rows, int64_t depth, bool negate, float* out) {
+    const Reg<int32_t> flip = splat_reg(negate ? kSignBit<float> : 0);
+    for (int64_t k = 0; k < depth; k += kLanes) {
+      for (int64_t r = 0; r < Micro::kBlock; ++r, out += kLanes) {
+        const Reg<float> value = r < rows ? load_floats(from + r * stride + k, depth - k) : Reg<float>{};
+        const auto signed_value = (Reg<float>)((Reg<int32_t>)value ^ flip);
+        std::memcpy(out, &signed_value, sizeof(signed_value));
+      }
+    }
+  }
+
+  // A panel of keys, which are the columns of the product: for each value of the depth, for each key.
+  static void keys(const T* from, int64_t stride, int64_t count, int64_t depth, float* out) {
+    for (int64_t k = 0; k < depth; k += kLanes) {
+      for (int64_t first = 0; first < Micro::kColumns; first += kLanes) {
+        Reg<float> tile[kLanes];
+        for (int i = 0; i < kLanes; ++i) {
+          tile[i] = first + i < count ? load_floats(from + (first + i) * stride + k, depth - k) : Reg<float>{};
+        }
+        transpose(tile);
+        for (int i = 0; i < kLanes; ++i) std::memcpy(out + (k + i) * Micro::kColumns + first, &tile[i], sizeof(tile[i]));
+      }
+    }
+  }
+
+  // A panel of `width` columns of the values: for each key, rounded up to whole panels of keys, for each column.
+  static void values(const T* from, int64_t stride, int64_t count, int64_t width, float* out) {
+    for (int64_t key = 0; key < round_up(count, Micro::kColumns); ++key) {
+      for (int64_t c = 0; c < Micro::kColumns; c += kLanes, out += kLanes) {
+        const Reg<float> value = key < count ? load_floats(from + key * stride + c, width - c) : Reg<float>{};
+        std::memcpy(out, &value, sizeof(value));
+      }
+    }
+  }
+};
+
+#if defined(__AMX_BF16__)
+// The packing for tiles of bf16.
+template <class Micro>
+struct Packing<Micro, bf16, bf16> {
+  static_assert(Micro::kStep == 32 && Micro::kColumns == 32);
+
+  static void queries(const bf16* from, int64_t stride, int64_t rows, int64_t depth, bool negate, bf16* out) {
+    const __m512i flip = _mm512_set1_epi16(negate ? static_cast<int16_t>(0x8000) : 0);
+    for (int64_t k = 0; k < depth; k += 32) {
+      for (int64_t r = 0; r < Micro::kBlock; ++r, out += 32) {
+        const __m512i value = r < rows ? some(from + r * stride + k, depth - k) : __m512i{};
+        _mm512_store_si512(out, _mm512_xor_si512(value, flip));
+      }
+    }
+  }
+
+  // Pairs of neighbouring depths stay together: a transpose of 32-bit words.
+  static void keys(const bf16* from, int64_t stride, int64_t count, int64_t depth, bf16* out) {
+    for (int64_t k = 0; k < depth; k += 32) {
+      for (int64_t first = 0; first < 32; first += 16, out += 16 * 32) {
+        Reg<float> tile[16];
+        for (int i = 0; i < 16; ++i) {
+          const __m512i row = first + i < count ? some(from + (first + i) * stride + k, depth - k) : __m512i{};
+          tile[i] = (Reg<float>)row;
+        }
+        transpose(tile);
+        for (int i = 0; i < 16; ++i) _mm512_store_ps(reinterpret_cast<float*>(out) + i * 16, tile[i]);
+      }
+    }
+  }
+
+  // Pairs of neighbouring keys are put together.
+  static void values(const bf16* from, int64_t stride, int64_t count, int64_t width, bf16* out) {
+    alignas(64) int16_t index[2][32];
+    for (int16_t i = 0; i < 32; ++i) {
+      for (int16_t half = 0; half < 2; ++half) {
+        index[half][i] = static_cast<int16_t>(i / 2 + 16 * half + i % 2 * 32);
+      }
+    }
+    const __m512i left = _mm512_load_si512(index[0]), right = _mm512_load_si512(index[1]);
+    for (int64_t step = 0; step < count; step += 32, out += 2 * 16 * 32) {
+      for (int64_t pair = 0; pair < 16; ++pair) {
+        const int64_t key = step + 2 * pair;
+        const __m512i even = key < count ? some(from + key * stride, width) : __m512i{};
+        const __m512i odd = key + 1 < count ? some(from + (key + 1) * stride, width) : __m512i{};
+        _mm512_store_si512(out + pair * 32, _mm512_permutex2var_epi16(even, left, odd));
+        _mm512_store_si512(out + (16 + pair) * 32, _mm512_permutex2var_epi16(even, right, odd));
+      }
+    }
+  }
+
+ private:
+  static ICPU_INLINE __m512i some(const bf16* from, int64_t count) {
+    return count >= 32 ? _mm512_loadu_si512(from)
+                       : _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << count) - 1), from);
+  }
+};
+#endif
+
+}  // namespace icpu::attention

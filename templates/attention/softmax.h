@@ -1,0 +1,187 @@
+// The softmax of one block of scores, row by row, with running maxima and sums.
+//
+// Preconditions: scores lie as a micro kernel leaves them (panels of Micro::kColumns keys, in each Micro::kBlock rows);
+// weights are written as it reads its first operand. In each row the first `keys` keys count; weights up to `end`, a
+// multiple of kColumns, are written, zeros beyond `keys`.
+#pragma once
+
+#include "pack.h"
+
+namespace icpu::attention {
+
+inline constexpr float kLog2E = 1.44269504f;
+
+// 2^x for x up to 0 or a little more. Relative error below 3e-7, or for Terms = 5 below 3e-6: enough where the result
+// is rounded to 8 bits. Exact zeros for -infinity; NaN stays NaN.
+template <int Terms>
+inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
+#if defined(CPU_CAPABILITY_AVX512)
+  const Reg<float> rest = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+  x = raw_max(splat_reg(-127.0f), x);
+  const Reg<float> whole = _mm256_round_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  const Reg<float> rest = x - whole;
+#endif
+  // Minimax fits (Remez) of 2^x on [0, 1), for the relative error.
+  Reg<float> power;
+  if constexpr (Terms == 5) {
+    power = short_polynomial(rest, {1.0000026f, 0.69300383f, 0.24144275f, 0.05201146f, 0.013534168f});
+  } else {
+    power = short_polynomial(
+        rest, {0.99999994f, 0.69315308f, 0.24015361f, 0.055826318f, 0.0089893397f, 0.0018775767f});
+  }
+#if defined(CPU_CAPABILITY_AVX512)
+  return _mm512_scalef_ps(power, x);
+#else
+  // 2^-127 is below all numbers that matter: it becomes 0, as the exponent's bits do.
+  return power * (Reg<float>)(((Reg<int32_t>)_mm256_cvtps_epi32(whole) + 127) << 23);
+#endif
+}
+
+inline ICPU_INLINE float largest(Reg<float> a) {
+#if defined(CPU_CAPABILITY_AVX512)
+  return _mm512_reduce_max_ps(a);
+#else
+  const __m128 four = _mm_max_ps(low_half(a), high_half(a));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+#endif
+}
+
+inline ICPU_INLINE float total_of(Reg<float> a) {
+  float sum[kLanes];
+  std::memcpy(sum, &a, sizeof(a));
+  for (int n = kLanes / 2; n > 0; n /= 2) {
+    for (int i = 0; i < n; ++i) sum[i] += sum[i + n];
+  }
+  return sum[0];
+}
+
+// What is known of a row after some blocks: the largest score, and sums of weights in lanes.
+struct Running {
+  float largest = -kInf<float>;
+  Reg<float> sums = {};
+};
+
+template <class Micro, bool masked>
+struct Softmax {
+  using Element = typename Micro::Element;
+  static constexpr int64_t kPanel = int64_t(Micro::kBlock) * Micro::kColumns;
+  static constexpr int kVectors = Micro::kColumns / kLanes;
+  static constexpr int kTerms = std::is_same_v<Element, bf16> ? 5 : 6;
+
+  static ICPU_INLINE Reg<float> load_scores(const float* scores) {
+    Reg<float> value;
+    std::memcpy(&value, scores, sizeof(value));
+    return value;
+  }
+
+  static ICPU_INLINE Mask<> first_lanes(int64_t count) {
+    return {{mask_of_bits(count >= kLanes ? ~0u : count > 0 ? (1u << count) - 1 : 0u)}};
+  }
+
+  static ICPU_INLINE Reg<float> or_else(int64_t count, Reg<float> value, float other) {
+    return select(first_lanes(count), Vec<float>{{value}}, splat<1>(other)).r[0];
+  }
+
+  // The weight of a score is 2^((score - base) * unit).
+  struct Exponent {
+    Reg<float> base, unit, shift;
+    Exponent(float base_, float unit_)
+        : base(splat_reg(base_)), unit(splat_reg(unit_)), shift(splat_reg(-base_ * unit_)) {}
+    // With a mask the difference comes first: programs write the smallest float where a key does not count.
+    ICPU_INLINE Reg<float> of(Reg<float> score) const {
+      return power_of_two<kTerms>(masked ? (score - base) * unit : fma_reg(score, unit, shift));
+    }
+  };
+
+  // One row. A score more by one is a factor of 2^unit. Returns the factor for what was summed before.
+  static float row(float* scores, int64_t keys, int64_t end, float unit, Running& running, Element* weights) {
+    Reg<float> largest_of[kVectors];
+    for (auto& value : largest_of) value = splat_reg(-kInf<float>);
+    const int64_t whole = keys / Micro::kColumns;
+    for (int64_t panel = 0; panel < whole; ++panel) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        largest_of[v] = raw_max(largest_of[v], load_scores(scores + panel * kPanel + v * kLanes));
+      }
+    }
+    const int64_t left = keys - whole * Micro::kColumns;
+    for (int v = 0; v < kVectors && v * kLanes < left; ++v) {
+      const Reg<float> value = load_scores(scores + whole * kPanel + v * kLanes);
+      largest_of[v] = raw_max(largest_of[v], or_else(left - v * kLanes, value, -kInf<float>));
+    }
+#pragma GCC unroll 4
+    for (int v = 1; v < kVectors; ++v) largest_of[0] = raw_max(largest_of[0], largest_of[v]);
+    const float before = running.largest;
+    running.largest = std::max(before, largest(largest_of[0]));
+    // Without any key yet, all weights are 0.
+    const float base = running.largest == -kInf<float> ? 0.0f : running.largest;
+    float factor = 1;
+    if (before != running.largest) {
+      factor = power_of_two<6>(splat_reg((before - base) * unit))[0];
+      running.sums *= splat_reg(factor);
+    }
+    const Exponent exponent(base, unit);
+    Reg<float> sums[kVectors] = {running.sums};
+    for (int64_t panel = 0; panel < whole; ++panel) {
+      Reg<float> weight[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const Reg<float> score = load_scores(scores + panel * kPanel + v * kLanes);
+        weight[v] = exponent.of(score);
+        sums[v] += weight[v];
+      }
+      put(weights + panel * kPanel, weight);
+    }
+    for (int64_t panel = whole; panel < end / Micro::kColumns; ++panel) {
+      Reg<float> weight[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        const Reg<float> score = load_scores(scores + panel * kPanel + v * kLanes);
+        const int64_t count = keys - panel * Micro::kColumns - v * kLanes;
+        weight[v] = or_else(count, exponent.of(score), 0.0f);
+        sums[v] += weight[v];
+      }
+      put(weights + panel * kPanel, weight);
+    }
+#pragma GCC unroll 4
+    for (int v = 1; v < kVectors; ++v) sums[0] += sums[v];
+    running.sums = sums[0];
+    return factor;
+  }
+
+  // scores * scale + mask for the first `keys` keys of a row.
+  template <class T>
+  static void add_mask(float* scores, int64_t keys, float scale, const T* mask) {
+    for (int64_t key = 0; key < keys; key += kLanes) {
+      float* const at = scores + key / Micro::kColumns * kPanel + key % Micro::kColumns;
+      const Reg<float> score = load_scores(at) * splat_reg(scale);
+      Reg<float> value;
+      if constexpr (std::is_same_v<T, bool>) {
+        Mask<> allowed;
+        load_unit(mask + key, first_lanes(keys - key).m[0], allowed);
+        value = select(allowed, Vec<float>{{score}}, splat<1>(-kInf<float>)).r[0];
+      } else {
+        value = score + load_floats(mask + key, keys - key);
+      }
+      std::memcpy(at, &value, sizeof(value));
+    }
+  }
+
+ private:
+  // The weights of one row and panel.
+  static ICPU_INLINE void put(Element* to, const Reg<float> (&weight)[kVectors]) {
+    if constexpr (std::is_same_v<Element, float>) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        std::memcpy(to + v * Micro::kBlock * Micro::kStep, &weight[v], sizeof(weight[v]));
+      }
+    } else {
+#if defined(__AVX512BF16__)
+      _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(weight[1], weight[0]));
+#endif
+    }
+  }
+};
+
+}  // namespace icpu::attention

@@ -1,0 +1,208 @@
+"""The attention template on its own: every kernel that runs here, over remainders, strides, masks and head sizes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+import torch
+
+from inductor_cpu.codegen.attention import generate_attention
+from inductor_cpu.codegen.tuning import Choices
+from inductor_cpu.config import snapshot
+from inductor_cpu.ir.attention import ATTENTION_KERNELS, attend
+from inductor_cpu.ir.index import ZERO
+from inductor_cpu.ir.nodes import Attention, Buffer, View
+from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.kernels.usable import usable_micro_kernels
+from inductor_cpu.paths import prelude
+from inductor_cpu.runtime.cache import open_cache
+from inductor_cpu.runtime.compile import load_kernels
+from inductor_cpu.runtime.toolchain import find_toolchain
+from tests.codegen.harness import BITS, FUNCTION, available, target
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MASKS = ("none", "causal", "bool", "added")
+
+#: (kernel, instruction set, dtype) of the table.
+ALL = [
+    (row.name, isa, dtype)
+    for row in ATTENTION_KERNELS.values()
+    for isa, dtype in product(sorted(row.isas), DTYPES)
+    if dtype in row.dtypes
+]
+
+#: batch, heads, heads of keys and values, rows, keys, depth, columns
+SIZES = (
+    (1, 1, 1, 1, 1, 8, 8),
+    (1, 2, 2, 5, 7, 16, 16),
+    (2, 4, 2, 33, 64, 32, 24),
+    (1, 3, 1, 14, 31, 40, 48),
+    (2, 2, 2, 65, 97, 64, 64),
+    (1, 2, 2, 3, 513, 72, 33),
+    (1, 1, 1, 70, 1030, 96, 130),
+    (1, 1, 1, 1031, 70, 33, 31),
+)
+
+ROWS, KEYS = 1031, 1031
+
+
+def runs_here(kernel: str, isa: str) -> bool:
+    needed = ATTENTION_KERNELS[kernel].micro_kernel
+    return isa in available() and (needed is None or needed in usable_micro_kernels(target(isa)))
+
+
+def source(kernel: str, dtype: torch.dtype, mask: str, scale: float, nan_rows: bool) -> KernelSource:
+    """A kernel; its views only name buffers, for sizes and strides are arguments."""
+    dtypes = {"q": dtype, "out": dtype, "mask": torch.bool if mask == "bool" else dtype}
+    buffers = {name: Buffer(name, kind, (), (), "temp") for name, kind in dtypes.items()}
+    views = {name: View(name, (ZERO,) * 4, (ZERO,) * 4, ZERO) for name in ("q", "k", "v", "mask")}
+    masked = views["mask"] if mask in ("bool", "added") else None
+    node = Attention(
+        "attention",
+        kernel,
+        views["q"],
+        views["k"],
+        views["v"],
+        masked,
+        scale,
+        mask == "causal",
+        nan_rows,
+        "out",
+        "sums",
+    )
+    return generate_attention(node, buffers, Choices())
+
+
+@functools.cache
+def functions(isa: str) -> dict[str, int]:
+    """Addresses of all kernels of one instruction set, compiled together."""
+    sources = {
+        made.symbol: made
+        for (kernel, its_isa, dtype), mask, scale, nan_rows in product(ALL, MASKS, (0.3, -0.7), (False, True))
+        if its_isa == isa and runs_here(kernel, isa) and wanted(mask, scale, nan_rows)
+        for made in (source(kernel, dtype, mask, scale, nan_rows),)
+    }
+    toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
+    return load_kernels(list(sources.values()), target(isa), prelude(), open_cache(), toolchain)
+
+
+def wanted(mask: str, scale: float, nan_rows: bool) -> bool:
+    """The combinations that the tests use."""
+    return (scale, nan_rows) == (0.3, False) or (mask == "bool" and scale > 0) or (mask == "none" and not nan_rows)
+
+
+def apart(sizes: Sequence[int], dtype: torch.dtype, order: Sequence[int]) -> torch.Tensor:
+    """Random values with NaN around them, with dimensions laid out in this order."""
+    stored = [sizes[d] for d in order]
+    whole = torch.full([n + 1 for n in stored], torch.nan, dtype=dtype)
+    inside = whole[tuple(slice(0, n) for n in stored)]
+    inside.copy_(torch.randn(stored))
+    return inside.permute([order.index(d) for d in range(len(order))])
+
+
+def run(
+    address: int, scale: float, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Call a kernel."""
+    (batch, heads, rows, depth), (kv_heads, keys), columns = q.shape, k.shape[1:3], v.shape[3]
+    out = torch.full((batch, rows, heads, columns), torch.nan, dtype=q.dtype).transpose(1, 2)
+    sums = torch.full((batch, heads, rows), torch.nan)
+    operands = [q, k, v] if mask is None else [q, k, v, mask.expand(batch, heads, rows, keys)]
+    ints = [batch, heads, kv_heads, rows, keys, depth, columns, *out.stride()[:3], *sums.stride()]
+    for operand in operands:
+        ints += [0, *operand.stride()[:3]]
+    pointers = (ctypes.c_void_p * 6)(*[t.data_ptr() for t in (out, sums, *operands)])
+    assert FUNCTION(address)(pointers, (ctypes.c_int64 * len(ints))(*ints)) == 0
+    return out, sums
+
+
+def error(value: torch.Tensor, exact: torch.Tensor) -> float:
+    """RMSE over the RMS of the exact value."""
+    scale = exact.square().mean().sqrt().clamp_min(1e-30)
+    return ((value.double() - exact).square().mean().sqrt() / scale).item()
+
+
+#: How far a result may be from fp64: a few roundings of the dtype.
+BOUND = {torch.float32: 2e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_any_sizes_and_strides_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
+    if not runs_here(kernel, isa):
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    address = functions(isa)[source(kernel, dtype, mask, 0.3, False).symbol]
+    for number, (batch, heads, kv_heads, rows, keys, depth, columns) in enumerate(SIZES):
+        order = ((0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3))[number % 3]
+        q = apart((batch, heads, rows, depth), dtype, order)
+        k = apart((batch, kv_heads, keys, depth), dtype, (*order[::-1][1:], 3) if number % 2 else order)
+        v = apart((batch, kv_heads, keys, columns), dtype, order)
+        values = None
+        if mask == "added":
+            values = torch.randn(*((batch, 1), (1, heads))[number % 2], rows, keys).to(dtype)
+        elif mask == "bool":
+            values = torch.rand(batch, 1, rows, keys) > 0.4
+        out, sums = run(address, 0.3, q, k, v, values)
+        exact, exact_sums = reference(q, k, v, values, 0.3, mask == "causal")
+        assert error(out, exact) <= BOUND[dtype]
+        torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=2e-5 if dtype == torch.float32 else 1e-3)
+
+
+def reference(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, scale: float, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """In fp64."""
+    groups = q.shape[1] // k.shape[1]
+    k, v = (x.double().repeat_interleave(groups, 1) for x in (k, v))
+    scores = q.double() @ k.transpose(2, 3) * scale
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.double()
+    return scores.softmax(-1).nan_to_num() @ v, scores.logsumexp(-1)
+
+
+@pytest.mark.parametrize("nan_rows", [False, True])
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.dtype, nan_rows: bool) -> None:
+    if not runs_here(kernel, isa):
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    address = functions(isa)[source(kernel, dtype, "bool", 0.3, nan_rows).symbol]
+    q, k, v = (torch.randn(1, 2, 600, 40).to(dtype) for _ in range(3))
+    mask = torch.ones(1, 1, 600, 600, dtype=torch.bool)
+    mask[:, :, 3] = False
+    mask[:, :, 5, :570] = False  # no key in the first block of keys
+    out, sums = run(address, 0.3, q, k, v, mask)
+    exact, exact_sums = attend(q, k, v, mask, 0.3, False, nan_rows)
+    torch.testing.assert_close(out, exact, rtol=1e-2, atol=4 * BOUND[dtype], equal_nan=True)
+    torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_special_values_spread_as_in_a_softmax(kernel: str, isa: str, dtype: torch.dtype) -> None:
+    if not runs_here(kernel, isa):
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    address = functions(isa)[source(kernel, dtype, "none", -0.7, False).symbol]
+    q, k, v = (torch.randn(1, 1, 40, 32).to(dtype) for _ in range(3))
+    q[0, 0, 7, 3] = math.nan
+    q[0, 0, 9, 4] = math.inf
+    q[0, 0, 11] *= 1000  # weights that underflow
+    v[0, 0, 5, 6] = math.inf
+    out, _ = run(address, -0.7, q, k, v, None)
+    exact, _ = reference(q, k, v, None, -0.7, False)
+    assert out[0, 0, 7].isnan().all()
+    assert out[0, 0, 9].isnan().all()
+    ordinary = [r for r in range(40) if r not in (7, 9, 11)]
+    assert out[0, 0, ordinary, 6].isinf().all()
+    kept = [c for c in range(32) if c != 6]
+    rows = [*ordinary, 11]
+    assert error(out[0, 0, rows][:, kept], exact[0, 0, rows][:, kept]) <= BOUND[dtype]
+
+
+def test_every_isa_of_the_table_is_known() -> None:
+    assert {isa for row in ATTENTION_KERNELS.values() for isa in row.isas} <= BITS.keys()

@@ -1,0 +1,143 @@
+"""Attention by a kernel of our own: numbers against eager with an fp64 reference, for every form that programs have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import inductor_cpu
+from inductor_cpu.kernels.attention import choose
+from inductor_cpu.targets.cpu import detect, target_for
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+pytestmark = pytest.mark.skipif(
+    choose(torch.float32, detect()).kernel is None, reason="this CPU has no instruction set with an attention kernel"
+)
+
+
+def error(value: torch.Tensor, exact: torch.Tensor) -> float:
+    """RMSE over the RMS of the exact value."""
+    return ((value.double() - exact).square().mean().sqrt() / exact.square().mean().sqrt()).item()
+
+
+def attention(x: torch.Tensor, memory: torch.Tensor, heads: int, **kwargs: Any) -> torch.Tensor:
+    """Attention as models write it, of (batch, rows, features) and (batch, keys, 2 features)."""
+    depth = x.shape[2] // heads
+    q = x.view(x.shape[0], -1, heads, depth).transpose(1, 2)
+    k, v = (part.view(x.shape[0], -1, heads, depth).transpose(1, 2) for part in memory.chunk(2, 2))
+    out = F.scaled_dot_product_attention(q, k, v, **kwargs)
+    return out.transpose(1, 2).reshape(x.shape)
+
+
+def check(compiled: Any, x: torch.Tensor, memory: torch.Tensor, heads: int, **kwargs: Any) -> None:
+    """About as near to fp64 as eager, with its strides."""
+    result, eager = compiled(x, memory, heads, **kwargs), attention(x, memory, heads, **kwargs)
+    wide = {k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in kwargs.items()}
+    exact = attention(x.double(), memory.double(), heads, **wide)
+    assert result.dtype == eager.dtype
+    assert result.stride() == eager.stride()
+    assert error(result, exact) <= 1.5 * error(eager, exact) + 1e-7
+
+
+def inputs(rows: int, keys: int, features: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(2, rows, features).to(dtype), torch.randn(2, keys, 2 * features).to(dtype)
+
+
+def masks(rows: int, keys: int, dtype: torch.dtype) -> list[dict[str, Any]]:
+    return [
+        {},
+        {"is_causal": True},
+        {"scale": 0.25},
+        {"attn_mask": torch.randn(rows, keys).to(dtype)},
+        {"attn_mask": torch.rand(2, 1, 1, keys) > 0.3},
+        {"attn_mask": torch.randn(1, 4, rows, keys).to(dtype)},
+        {"attn_mask": torch.randn(2, 4, rows, 1).to(dtype)},
+    ]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("number", range(7))
+def test_attention_of_any_kind_is_one_kernel(number: int, dtype: torch.dtype) -> None:
+    x, memory = inputs(37, 50, 96, dtype)
+    kwargs = masks(37, 50, dtype)[number]
+    check(torch.compile(attention, backend="icpu"), x, memory, 4, **kwargs)
+    explained = inductor_cpu.explain(attention, x, memory, 4, **kwargs)
+    assert explained.extern_calls == 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_one_compile_serves_any_length(dtype: torch.dtype) -> None:
+    compiled = torch.compile(attention, backend="icpu")
+    for rows, keys in ((8, 8), (9, 30), (197, 33)):
+        x, memory = inputs(rows, keys, 64, dtype)
+        for tensor in (x, memory):
+            torch._dynamo.mark_dynamic(tensor, 1)
+        check(compiled, x, memory, 2)
+
+
+@torch.no_grad()
+def test_narrower_vectors_compute_attention_too() -> None:
+    if choose(torch.float32, target_for(256)).kernel is None:
+        pytest.skip("this CPU has no AVX2")
+    with inductor_cpu.config.patch({"cpp.simdlen": 256}):
+        for dtype in DTYPES:
+            check(torch.compile(attention, backend="icpu"), *inputs(37, 50, 96, dtype), 4)
+            torch._dynamo.reset()
+
+
+@torch.no_grad()
+def test_without_vectors_attention_stays_with_aten() -> None:
+    with inductor_cpu.config.patch({"cpp.simdlen": 0}):
+        explained = inductor_cpu.explain(attention, *inputs(8, 8, 64, torch.float32), 2)
+    assert "attention stays ATen's: no kernel of ours" in str(explained)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_that_see_no_key_are_eagers(dtype: torch.dtype) -> None:
+    x, memory = inputs(20, 30, 64, dtype)
+    mask = torch.rand(20, 30) > 0.5
+    mask[3] = False
+    for form in (mask, torch.zeros(20, 30, dtype=dtype).masked_fill(~mask, -torch.inf)):
+        result = torch.compile(attention, backend="icpu")(x, memory, 2, attn_mask=form)
+        eager = attention(x, memory, 2, attn_mask=form)
+        torch.testing.assert_close(result[:, 3], eager[:, 3], equal_nan=True)
+        torch.testing.assert_close(result, eager, rtol=2e-2, atol=2e-2, equal_nan=True)
+
+
+@torch.no_grad()
+def test_the_smallest_number_as_a_mask_keeps_a_softmax_over_all_keys() -> None:
+    """Programs write finfo.min where a key does not count; a row of nothing else weighs all keys alike."""
+    x, memory = inputs(20, 30, 64, torch.float32)
+    mask = torch.zeros(20, 30)
+    mask[5] = torch.finfo(torch.float32).min
+    mask[6, 4:] = torch.finfo(torch.float32).min
+    check(torch.compile(attention, backend="icpu"), x, memory, 2, attn_mask=mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_gradients_are_eagers(dtype: torch.dtype) -> None:
+    """The forward kernel saves what the backward of ATen reads."""
+    x, memory = (t.requires_grad_() for t in inputs(20, 30, 64, dtype))
+    weight = torch.randn(2, 20, 64).to(dtype)
+    eager = torch.autograd.grad((attention(x, memory, 2) * weight).sum(), (x, memory))
+    result = torch.autograd.grad((torch.compile(attention, backend="icpu")(x, memory, 2) * weight).sum(), (x, memory))
+    for a, b in zip(result, eager, strict=True):
+        torch.testing.assert_close(
+            a, b, rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=3e-2 if dtype == torch.bfloat16 else 1e-5
+        )
+
+
+def test_attention_with_dropout_draws_eagers_numbers() -> None:
+    x, memory = inputs(20, 30, 64, torch.float32)
+    torch.manual_seed(3)
+    eager = attention(x, memory, 2, dropout_p=0.5)
+    torch.manual_seed(3)
+    result = torch.compile(attention, backend="icpu")(x, memory, 2, dropout_p=0.5)
+    torch.testing.assert_close(result, eager)
