@@ -13,8 +13,8 @@ import torch
 @dataclass(frozen=True)
 class AttentionKernel:
     """A way to compute attention. header, code: of the micro kernel of its two products, below templates/, and its
-    class; dtypes: of queries, keys and values; isas: what it may be compiled for; micro_kernel: the row of `MICRO_KERNELS` that must
-    be usable, or None."""
+    class; dtypes: of queries, keys and values; isas: what it may be compiled for; micro_kernel: the row of
+    `MICRO_KERNELS` that must be usable, or None."""
 
     name: str
     header: str
