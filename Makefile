@@ -16,7 +16,7 @@ SANITIZE_ARGS ?= -q
 SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check fuzz bench bench-all figures clean sanitize sweep semantics
+.PHONY: help env demo test check fuzz bench bench-all figures clean memory sanitize sweep semantics
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -60,6 +60,9 @@ bench-all: env ## All models of the suites: hours (BENCH_ARGS="--torchbench-dir 
 
 figures: env ## Nine models, first calls cold and warm, and call overhead (FIGURES_ARGS="--help")
 	$(PY) -m bench_suites.compare $(FIGURES_ARGS)
+
+memory: env ## What weights and their packed copies take, by three settings
+	$(PY) -m bench_suites.weights
 
 sweep: env ## PyTorch's operator database against eager: hours, resumable (SWEEP_ARGS="--help")
 	$(PY) -m tests.sweep $(SWEEP_ARGS)

@@ -146,6 +146,7 @@ def _compile(
             choice.micro_kernel,
             choice.convolution_kernel,
             functools.partial(_attention_kernel, config),
+            once=config.cpp.drop_original_weights,
         )
         prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
         gm = prepared.gm

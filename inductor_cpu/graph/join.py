@@ -19,7 +19,7 @@ from inductor_cpu.graph.edit import add, fake, is_call
 from inductor_cpu.graph.linear import PRODUCTS, operands, refusal, transposed
 from inductor_cpu.graph.post_ops import NONE
 from inductor_cpu.graph.tail import find_tail
-from inductor_cpu.graph.weights import sources
+from inductor_cpu.graph.weights import readers
 
 aten = torch.ops.aten
 
@@ -59,7 +59,7 @@ def _why_not(group: list[fx.Node], weights: frozenset[fx.Node]) -> str | None:
         return f"the joined weight would have {size} bytes, more than {MAX_BYTES}"
     if all(find_tail(node).post is not NONE for node in group):
         return "each has an activation of its own to fuse"
-    if any(len(_readers(operands(node)[2], weights)) != 1 for node in group):
+    if any(len(readers(operands(node)[2], weights)) != 1 for node in group):
         return "a weight is also used elsewhere, and would be kept twice"
     if any(bias is not None and bias not in weights for bias, _, _ in map(operands, group)):
         return "a bias is not static"
@@ -69,19 +69,6 @@ def _why_not(group: list[fx.Node], weights: frozenset[fx.Node]) -> str | None:
 def _bytes(weight: fx.Node) -> int:
     value = fake(weight)
     return int(value.numel()) * value.element_size()
-
-
-def _readers(weight: fx.Node, weights: frozenset[fx.Node]) -> set[fx.Node]:
-    """What uses the parameters that a weight comes from, and all that is computed from them."""
-    found: set[fx.Node] = set()
-    stack = list(sources(weight))
-    while stack:
-        for user in stack.pop().users:
-            if user in weights:
-                stack.append(user)
-            else:
-                found.add(user)
-    return found
 
 
 def _join(graph: fx.Graph, group: list[fx.Node]) -> list[tuple[fx.Node, torch.Tensor]]:

@@ -29,7 +29,7 @@ from inductor_cpu.graph.edit import (
 from inductor_cpu.graph.post_ops import binary_post_op
 from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel
 from inductor_cpu.graph.tail import find_tail, replace_tail
-from inductor_cpu.graph.weights import growth_reason
+from inductor_cpu.graph.weights import growth_reason, readers
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -48,15 +48,20 @@ WhyNotPack = Callable[[int | None, int, int, torch.dtype], str | None]
 
 
 def pack_linears(
-    gm: fx.GraphModule, weights: frozenset[fx.Node], why_not: WhyNotPack, micro_kernel: MicroKernelChoice
+    gm: fx.GraphModule,
+    weights: frozenset[fx.Node],
+    why_not: WhyNotPack,
+    micro_kernel: MicroKernelChoice,
+    once: bool = False,
 ) -> tuple[int, list[Refusal]]:
-    """Replace matrix products with a static second operand; returns how many, and those left alone."""
+    """Replace matrix products with a static second operand; returns how many, and those left alone. once: leave weights
+    alone that are read unpacked too, which would be in memory twice."""
     count = 0
     refused: list[Refusal] = []
-    for node in list(gm.graph.nodes):
-        if not is_call(node, PRODUCTS) or node in weights:
-            continue
-        reason = refusal(node, weights)
+    products = [node for node in gm.graph.nodes if is_call(node, PRODUCTS) and node not in weights]
+    kept = {node: _read_otherwise(node, weights) if once else None for node in products}
+    for node in products:
+        reason = refusal(node, weights) or kept[node]
         own = micro_kernel(*_shape(node)) if reason is None else None
         if own is None:
             reason = reason or why_not(*_shape(node))
@@ -91,6 +96,11 @@ def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
     if bias is not None and not _is_row(bias, kernel.shape[1], value.dtype):
         return "its bias is not one row of the weight's dtype"
     return growth_reason(weight)
+
+
+def _read_otherwise(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
+    others = [node for node in readers(operands(product)[2], weights) if not is_call(node, PRODUCTS)]
+    return f"its weight is read unpacked by {others[0].name} too, and would be in memory twice" if others else None
 
 
 def _shape(product: fx.Node) -> tuple[int | None, int, int, torch.dtype]:

@@ -55,10 +55,12 @@ def run_passes(
     micro_kernel: MicroKernelChoice = no_micro_kernel,
     convolution_kernel: MicroKernelChoice = no_micro_kernel,
     attention_kernel: AttentionChoice = no_attention_kernel,
+    once: bool = False,
 ) -> Prepared:
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
     inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of
-    linears) or `convolution_kernel` names one. `attention_kernel` decides about attention in every graph."""
+    linears) or `convolution_kernel` names one. `attention_kernel` decides about attention in every graph. once: no
+    weight is to be in memory both as it is and packed."""
     gm.graph.eliminate_dead_code()
     unwrap_effects(gm)
     complete_replays(gm)
@@ -80,7 +82,7 @@ def run_passes(
         spreader.changed(part, before)
     convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
-    linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel)
+    linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
     linear_adds = fuse_linear_binaries(gm) if linears else 0
     gm, recipe = split_weights(gm, static_inputs)
     counts = (

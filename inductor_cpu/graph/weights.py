@@ -41,6 +41,12 @@ _LAYOUT_HINTS: dict[Any, int] = {
     mkldnn._reorder_linear_weight.default: 1,
 }
 
+#: Operators that read rows of a table.
+_LOOKUPS = {aten.embedding.default, aten.gather.default, aten.index.Tensor, aten.index_select.default}
+
+#: Views that make a weight as long as an input.
+_BY_SIZE = {aten.slice.Tensor, aten.expand.default}
+
 #: A computed weight may be this many times larger than the weights it comes from; more would trade memory for little.
 MAX_GROWTH = 2.0
 
@@ -148,7 +154,13 @@ def _is_root(node: fx.Node, frozen: Collection[fx.Node]) -> bool:
     users = [user for user in users_through_views(node) if user not in frozen]
     if is_packed(node):
         return bool(users)
-    return bool(users) and not escapes(node) and growth(node) <= MAX_GROWTH
+    return bool(users) and not escapes(node) and growth(node) <= MAX_GROWTH and not _as_long_as_an_input(node)
+
+
+def _as_long_as_an_input(node: fx.Node) -> bool:
+    """Whether a value is as many rows of a table as an input has: position embeddings. Each size would keep a copy of
+    its own, to save nothing: reading the copy costs what reading the table costs."""
+    return node.target in _LOOKUPS and any(n.target in _BY_SIZE for n in _ancestors([node]))
 
 
 def escapes(node: fx.Node) -> bool:
@@ -212,6 +224,19 @@ def sources(node: fx.Node) -> tuple[fx.Node, ...]:
     return tuple(found)
 
 
+def readers(weight: fx.Node, weights: Collection[fx.Node]) -> set[fx.Node]:
+    """What uses the graph inputs that a weight comes from, and what is computed from them; no weights themselves."""
+    found: set[fx.Node] = set()
+    stack = list(sources(weight))
+    while stack:
+        for user in stack.pop().users:
+            if user in weights:
+                stack.append(user)
+            else:
+                found.add(user)
+    return found
+
+
 def _bytes(node: fx.Node) -> int:
     fake = node.meta["val"]
     return int(fake.numel()) * fake.element_size()
@@ -236,6 +261,11 @@ def _recipe(gm: fx.GraphModule, roots: list[fx.Node], weights: dict[fx.Node, int
 
 def _needed(gm: fx.GraphModule, roots: Sequence[fx.Node]) -> list[fx.Node]:
     """What the roots depend on, themselves included, in the graph's order."""
+    found = _ancestors(roots)
+    return [node for node in gm.graph.nodes if node in found]
+
+
+def _ancestors(roots: Sequence[fx.Node]) -> set[fx.Node]:
     found: set[fx.Node] = set()
     stack = list(roots)
     while stack:
@@ -243,7 +273,7 @@ def _needed(gm: fx.GraphModule, roots: Sequence[fx.Node]) -> list[fx.Node]:
         if node not in found:
             found.add(node)
             stack.extend(node.all_input_nodes)
-    return [node for node in gm.graph.nodes if node in found]
+    return found
 
 
 def _text(gm: fx.GraphModule, root: fx.Node, weights: dict[fx.Node, int]) -> str:

@@ -92,6 +92,15 @@ class Originals:
 
 
 ORIGINALS = Originals()
+
+
+def memory_of_weights(model: torch.nn.Module) -> int:
+    """Bytes of the parameters and buffers of a model that have memory, each storage counted once."""
+    kept = [w for w in (*model.parameters(), *model.buffers()) if ORIGINALS.find(w) is None]
+    storages = {StorageWeakRef(w.untyped_storage()): w.untyped_storage().nbytes() for w in kept}
+    return sum(storages.values())
+
+
 os.register_at_fork(after_in_child=ORIGINALS.after_fork)
 
 

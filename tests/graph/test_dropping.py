@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import inductor_cpu
 from inductor_cpu.errors import UserError
-from inductor_cpu.runtime.originals import ORIGINALS
+from inductor_cpu.runtime.originals import ORIGINALS, memory_of_weights
 from inductor_cpu.runtime.weights import memory_of_packed_weights
 from tests.e2e.support import compile_counted
 from tests.graph.harness import randomize, skip_unless_supported
@@ -86,14 +86,12 @@ def test_weights_and_copies_together_take_the_memory_of_the_weights(name: str, d
     skip_unless_supported(dtype)
     layer, shape = LAYERS[name]
     net, x = layer().eval().to(dtype), torch.randn(shape, dtype=dtype)
-    weights = [*net.parameters(), *net.buffers()]
-    size = sum(w.nbytes for w in weights)
+    size = memory_of_weights(net)
     before, expected = memory_of_packed_weights(), net(x)
     compiled, _ = compile_counted(net)
     for _ in range(3):
         torch.testing.assert_close(compiled(x), expected, atol=3e-2, rtol=3e-2)
-    left = sum(w.nbytes for w in weights if ORIGINALS.find(w) is None)
-    assert left + memory_of_packed_weights() - before <= 1.1 * size
+    assert memory_of_weights(net) + memory_of_packed_weights() - before <= 1.1 * size
 
 
 def test_first_call_drops_nothing() -> None:
@@ -216,9 +214,10 @@ class Tied(nn.Module):
 
 @pytest.mark.parametrize("split", [False, True], ids=["one graph", "two graphs"])
 def test_weight_that_is_also_read_unpacked_is_kept(split: bool) -> None:
-    net = Tied(split)
+    net, before = Tied(split), memory_of_packed_weights()
     compile_and_drop(net, torch.randn(2, 32), torch.tensor([1, 2]))
     assert not dropped(net)
+    assert split or memory_of_packed_weights() == before
 
 
 def test_weights_that_share_memory_are_kept() -> None:

@@ -17,6 +17,7 @@ import inductor_cpu
 from inductor_cpu.runtime.weights import memory_of_packed_weights
 from inductor_cpu.trace import CompileReport
 from tests.e2e.support import compile_counted
+from tests.graph.harness import skip_unless_supported
 
 Tensor = torch.Tensor
 
@@ -131,6 +132,50 @@ def test_graphs_for_several_shapes_share_one_copy() -> None:
         x = torch.randn(batch, 4, 8, 8)
         torch.testing.assert_close(compiled(x), net(x), atol=1e-4, rtol=1e-4)
     assert memory_of_packed_weights() - before == once
+
+
+class Embedded(nn.Module):
+    """Words and positions: the second part of the sum depends on weights and on the size of the input alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places, self.linear = nn.Embedding(64, 32), nn.Embedding(40, 32), nn.Linear(32, 32)
+        self.register_buffer("order", torch.arange(40).expand(1, -1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        order = self.get_buffer("order")[:, : x.shape[1]].expand(x.shape[0], -1)
+        return self.linear(self.words(x) + self.places(order))
+
+
+def convolutions() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(32, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 64, 1), nn.Flatten(2))
+
+
+KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
+    "convolutions": (convolutions, lambda batch: torch.randn(batch, 32, 7, 7)),
+    "linears": (lambda: nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 64)), lambda b: torch.randn(b, 64)),
+    "embeddings": (Embedded, lambda batch: torch.randint(64, (batch, 5))),
+    "embeddings, lengths": (Embedded, lambda batch: torch.randint(64, (2, 3 * batch))),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", KINDS)
+def test_extra_memory_is_one_copy_of_each_weight(name: str, dtype: torch.dtype) -> None:
+    skip_unless_supported(dtype)
+    build, inputs = KINDS[name]
+    net, before = build().eval().to(dtype), memory_of_packed_weights()
+    seen = []
+    for function, dynamic in ((net, False), (net, True), (lambda x: torch.sin(net(x)), False)):
+        compiled, _ = compile_counted(function, dynamic=dynamic)
+        for batch in (1, 2, 3, 5):
+            x = inputs(batch)
+            compiled(x.to(dtype) if x.is_floating_point() else x)
+            seen.append(memory_of_packed_weights() - before)
+    assert seen[0] > 0
+    assert set(seen) == {seen[0]}
+    assert seen[0] <= 1.1 * sum(w.nbytes for w in net.parameters())
 
 
 @torch.no_grad()
