@@ -31,12 +31,13 @@ def emit_product(product: Product, loops: Loops, writer: Writer, choices: Choice
     writer.line(f"const int64_t rows = {rows}, columns = {values.expr(product.columns)}, depth = {depth};")
     if isinstance(product.a, Patches):
         writer.line(f"const icpu::gemm::Patches windows{{{_windows(product.a, values)}}};")
-    with writer.block(f"const auto pack = [&](const int64_t first, {element}* out) ICPU_INLINE", "};"):
+    head = "const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, "
+    with writer.block(f"{head}{element}* out) ICPU_INLINE", "};"):
         if isinstance(product.a, Patches):
-            writer.line(f"windows.pack<{kind}>(a, first, rows - first, depth, out);")
+            writer.line(f"windows.pack<{kind}>(a, first, height, from, part, out);")
         else:
             leading = values.expr(product.a.strides[0])
-            writer.line(f"{kind}::pack(a + first * {leading}, {leading}, rows - first, depth, out);")
+            writer.line(f"{kind}::pack(a + first * {leading} + from, {leading}, height, part, out);")
     head = f"icpu::gemm::multiply<{kind}>({{rows, columns, depth}}, {b}, {threads}, pack, [&](const int64_t row, "
     head += "const int64_t height, const int64_t panel, const int64_t width, const float* block) ICPU_INLINE"
     with writer.block(head, "});"):

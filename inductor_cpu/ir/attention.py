@@ -38,7 +38,9 @@ ATTENTION_KERNELS: Mapping[str, AttentionKernel] = {
             frozenset({"avx512"}),
             "amx_bf16",
         ),
-        AttentionKernel("fma_f32", "gemm/fma_f32.h", "gemm::FmaF32", _FLOATS, frozenset({"avx512"}), "fma_f32"),
+        AttentionKernel(
+            "fma_f32", "attention/fma_f32.h", "attention::FmaF32", _FLOATS, frozenset({"avx512"}), "fma_f32"
+        ),
         AttentionKernel(
             "vec_f32", "attention/vec_f32.h", "attention::VecF32", _FLOATS, frozenset({"avx512", "avx2"}), None
         ),

@@ -51,7 +51,7 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
             frozenset({"amx_tile", "amx_bf16"}),
         ),
         MicroKernel(
-            "fma_f32", "fma_f32.h", "FmaF32", torch.float32, 32, 32, 16, 1, "avx512", frozenset({"avx512f"}),
+            "fma_f32", "fma_f32.h", "FmaF32", torch.float32, 48, 48, 16, 1, "avx512", frozenset({"avx512f"}),
         ),
     )
 }  # fmt: skip

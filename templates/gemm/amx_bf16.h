@@ -14,6 +14,7 @@ namespace icpu::gemm {
 struct AmxBf16 {
   using Element = bf16;
   static constexpr int kBlock = 32;
+  static constexpr int kRows = 16;
   static constexpr int kColumns = 32;
   static constexpr int kStep = 32;
   static constexpr int kDepth = 384;  // a panel of 24 KiB
@@ -37,18 +38,27 @@ struct AmxBf16 {
   };
 
   static void block(const bf16* a, const bf16* b, const bf16* next, float* c, int64_t rows, int64_t depth,
-                    bool accumulate) {
+                    bool accumulate, int64_t lines = std::numeric_limits<int64_t>::max()) {
+    const int64_t steps = depth / kStep;
+    Fetch fetch{reinterpret_cast<const char*>(next), lines > 4 * steps};
     if (rows > 16) {
-      two_rows_of_tiles(a, b, next, c, depth / kStep, accumulate);
+      two_rows_of_tiles(a, b, fetch, c, steps, accumulate);
     } else {
-      one_row_of_tiles(a, b, next, c, depth / kStep, accumulate);
+      one_row_of_tiles(a, b, fetch, c, steps, accumulate);
     }
   }
 
-  // At most kStep values.
-  static ICPU_INLINE void copy(const bf16* from, int64_t count, bf16* to) {
-    const auto some = static_cast<__mmask32>(count < kStep ? (1u << count) - 1 : ~0u);
-    _mm512_mask_storeu_epi16(to, some, _mm512_maskz_loadu_epi16(some, from));
+  // Neighbouring values of row r, from depth k on.
+  static ICPU_INLINE void copy(const bf16* from, int64_t count, int64_t k, int64_t r, bf16* out) {
+    while (count > 0) {
+      const int64_t inside = k % kStep, taken = std::min<int64_t>(kStep - inside, count);
+      const auto some = static_cast<__mmask32>(taken < kStep ? (1u << taken) - 1 : ~0u);
+      bf16* const to = out + (k / kStep * kBlock + r) * kStep + inside;
+      _mm512_mask_storeu_epi16(to, some, _mm512_maskz_loadu_epi16(some, from));
+      from += taken;
+      k += taken;
+      count -= taken;
+    }
   }
 
   // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
@@ -64,15 +74,23 @@ struct AmxBf16 {
  private:
   static constexpr int64_t kTile = 16 * kStep;
   static constexpr int64_t kRow = kColumns * sizeof(float);
-  static constexpr int kLines = 8;  // cache lines of B to fetch in a step
 
-  static ICPU_INLINE void fetch(const bf16*& next) {
-#pragma GCC unroll 8
-    for (int i = 0; i < kLines; ++i) _mm_prefetch(reinterpret_cast<const char*>(next + 32 * i), _MM_HINT_T1);
-    next += 32 * kLines;
-  }
+  // Lines of B to fetch in each step: 4 or 8. More at once would make the loads of this step wait.
+  struct Fetch {
+    const char* next;
+    bool eight;
+    ICPU_INLINE void operator()() {
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) _mm_prefetch(next + i * kLine, _MM_HINT_T1);
+      next += 4 * kLine;
+      if (!eight) return;
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) _mm_prefetch(next + i * kLine, _MM_HINT_T1);
+      next += 4 * kLine;
+    }
+  };
 
-  static ICPU_INLINE void two_rows_of_tiles(const bf16* a, const bf16* b, const bf16* next, float* c, int64_t steps,
+  static ICPU_INLINE void two_rows_of_tiles(const bf16* a, const bf16* b, Fetch& fetch, float* c, int64_t steps,
                                             bool accumulate) {
     if (accumulate) {
       _tile_loadd(0, c, kRow);
@@ -86,7 +104,7 @@ struct AmxBf16 {
       _tile_zero(3);
     }
     for (int64_t s = 0; s < steps; ++s, a += 2 * kTile, b += 2 * kTile) {
-      fetch(next);
+      fetch();
       _tile_loadd(6, b, 64);
       _tile_loadd(4, a, 64);
       _tile_dpbf16ps(0, 4, 6);
@@ -103,7 +121,7 @@ struct AmxBf16 {
   }
 
   // At most 16 rows: two chains of additions for each tile of C (even and odd steps) hide the latency.
-  static ICPU_INLINE void one_row_of_tiles(const bf16* a, const bf16* b, const bf16* next, float* c, int64_t steps,
+  static ICPU_INLINE void one_row_of_tiles(const bf16* a, const bf16* b, Fetch& fetch, float* c, int64_t steps,
                                            bool accumulate) {
     if (accumulate) {
       _tile_loadd(0, c, kRow);
@@ -116,13 +134,13 @@ struct AmxBf16 {
     _tile_zero(3);
     int64_t s = 0;
     for (; s + 2 <= steps; s += 2, a += 4 * kTile, b += 4 * kTile) {
-      fetch(next);
+      fetch();
       _tile_loadd(4, a, 64);
       _tile_loadd(6, b, 64);
       _tile_dpbf16ps(0, 4, 6);
       _tile_loadd(7, b + kTile, 64);
       _tile_dpbf16ps(1, 4, 7);
-      fetch(next);
+      fetch();
       _tile_loadd(5, a + 2 * kTile, 64);
       _tile_loadd(6, b + 2 * kTile, 64);
       _tile_dpbf16ps(2, 5, 6);

@@ -2,26 +2,29 @@
 // in the cache.
 //
 // Preconditions: B is packed in panels of Micro::kColumns columns; a panel holds its columns for all of the depth,
-// rounded up to Micro::kStep with zeros, in the order in which the micro kernel reads them. `pack(row, out)` writes
-// up to kBlock rows of A from `row` on, for all of the depth, in the micro kernel's order, zeros beyond the end. C exists
-// only in blocks of float: `epilogue(row, height, panel, width, c)` gets each block once, complete, with leading
+// rounded up to Micro::kStep with zeros, in the order in which the micro kernel reads them. `pack(row, rows, from, depth,
+// out)` writes `rows` rows of A from `row` on, at most kBlock, `depth` values each from `from` on (a multiple of kDepth), in the micro
+// kernel's order, zeros beyond the end. C exists only in blocks of float: `epilogue(row, height, panel, width, c)` gets each block once, complete, with leading
 // dimension Micro::kColumns; its first column is panel * kColumns.
 //
 // A micro kernel is a class with
 //   Element           the element type of the packed A and B
 //   kBlock, kColumns  rows of a block of A, columns of a panel of B
+//   kRows             what the height of a block is a multiple of
 //   kStep, kDepth     granularity of the depth, and how much of it a panel keeps in the L1 cache (a multiple)
 //   Thread            an object that each thread holds while it multiplies
-//   pack(a, lda, rows, depth, out), copy(from, count, to)
-//                     rows of a row-major A into a block; at most kStep values of one
-//   block(a, b, next, c, rows, depth, accumulate)
-//                     c (+)= a @ b for one block and a part of the depth; `next` is what to prefetch of B
+//   pack(a, lda, rows, depth, out), copy(from, count, k, r, out)
+//                     rows of a row-major A into a block; values of row r, from depth k on, into a block
+//   block(a, b, next, c, rows, depth, accumulate, lines)
+//                     c (+)= a @ b for one block and a part of the depth, while `lines` cache lines of B are fetched
+//                     from `next` on
 #pragma once
 
 #include "base.h"
 #include "parallel.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace icpu::gemm {
 
@@ -30,6 +33,7 @@ inline constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) 
 
 // The packed rows of A that all panels of B read again and again stay in the L2 cache.
 inline constexpr int64_t kPackedBytes = int64_t(1) << 20;
+inline constexpr int64_t kLine = 64;  // bytes of a cache line
 
 struct Sizes {
   int64_t rows, columns, depth;
@@ -42,54 +46,106 @@ inline T* aligned_scratch(int64_t count) {
   return reinterpret_cast<T*>((address + 63) / 64 * 64);
 }
 
-// One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache.
+// Blocks of `height` rows from `row` on, and a piece of the depth.
+struct Piece {
+  int64_t row, height, blocks;
+  int64_t from, depth;
+};
+
+// One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. Blocks of
+// c are complete, and go to the epilogue, with the last of the depth.
 template <class Micro, class Epilogue>
-inline void multiply_panel(const Sizes& g, const typename Micro::Element* a, int64_t first_block, int64_t blocks,
+inline void multiply_panel(const Sizes& g, const Piece& piece, const typename Micro::Element* a,
                            const typename Micro::Element* b, int64_t panel, float* c, const Epilogue& epilogue) {
   const int64_t depth = round_up(g.depth, Micro::kStep);
   const int64_t width = std::min<int64_t>(Micro::kColumns, g.columns - panel * Micro::kColumns);
-  b += panel * depth * Micro::kColumns;
-  for (int64_t k = 0; k < depth; k += Micro::kDepth, b += Micro::kDepth * Micro::kColumns) {
-    const int64_t part = std::min<int64_t>(Micro::kDepth, depth - k);
-    const int64_t ahead = part * Micro::kColumns;
-    for (int64_t n = 0; n < blocks; ++n) {
-      const int64_t row = (first_block + n) * Micro::kBlock;
-      const int64_t rows = std::min<int64_t>(Micro::kBlock, g.rows - row);
-      float* block = c + n * Micro::kBlock * Micro::kColumns;
-      // The next part of B comes while this one is used: each block fetches its share.
-      const int64_t share = round_up(ceil_div(ahead, blocks), 64);
-      Micro::block(a + (n * depth + k) * Micro::kBlock, b, b + ahead + n * share, block, rows, part, k > 0);
-      if (k + part == depth) epilogue(row, rows, panel, width, block);
+  b += (panel * depth + piece.from) * Micro::kColumns;
+  const typename Micro::Element* const next_panel = b + depth * Micro::kColumns;
+  for (int64_t k = 0; k < piece.depth; k += Micro::kDepth) {
+    const int64_t part = std::min<int64_t>(Micro::kDepth, piece.depth - k);
+    const bool first = piece.from + k == 0, last = piece.from + k + part == depth;
+    // The next part of B comes while this one is used: each block fetches its share.
+    const auto* const next = k + part < piece.depth ? b + part * Micro::kColumns : next_panel;
+    const int64_t bytes = part * Micro::kColumns * int64_t(sizeof(*b));
+    const int64_t lines = ceil_div(bytes, kLine * piece.blocks);
+    for (int64_t n = 0; n < piece.blocks; ++n) {
+      const int64_t row = piece.row + n * piece.height;
+      const int64_t rows = std::min(piece.height, g.rows - row);
+      float* const block = c + n * Micro::kBlock * Micro::kColumns;
+      Micro::block(a + (n * piece.depth + k) * Micro::kBlock, b, next + n * lines * kLine / int64_t(sizeof(*b)), block,
+                   rows, part, !first, lines);
+      if (last) epilogue(row, rows, panel, width, block);
     }
+    b += part * Micro::kColumns;
   }
+}
+
+// The rows in as few blocks as possible, and these about equally high.
+struct Blocks {
+  int64_t count, height;
+};
+
+template <class Micro>
+inline Blocks blocks_of(const Sizes& g) {
+  const int64_t count = ceil_div(g.rows, Micro::kBlock);
+  const int64_t height = round_up(ceil_div(g.rows, std::max<int64_t>(count, 1)), Micro::kRows);
+  return {ceil_div(g.rows, std::max<int64_t>(height, 1)), height};
+}
+
+// How many blocks of rows, and how much of the depth, are packed at once: what fits in the L2 cache.
+struct Cut {
+  int64_t blocks, depth;
+};
+
+// Either fewer rows, and B is read again for each part of them; or less of the depth, and C is kept for all panels, and read
+// and written again for each piece. The one that moves fewer bytes.
+template <class Micro>
+inline Cut cut(const Sizes& g, int64_t blocks) {
+  constexpr int64_t size = sizeof(typename Micro::Element), fitting = kPackedBytes / (Micro::kBlock * size), most = 32;
+  const int64_t depth = round_up(g.depth, Micro::kStep);
+  const Cut rows{std::clamp<int64_t>(fitting / std::max<int64_t>(depth, 1), 1, most), depth};
+  const int64_t at_once = std::clamp<int64_t>(blocks, 1, most);
+  const Cut pieces{at_once, std::min(depth, std::max<int64_t>(fitting / at_once / Micro::kDepth, 1) * Micro::kDepth)};
+  const auto read_again = [&](const Cut& c) { return (ceil_div(blocks, c.blocks) - 1) * depth * g.columns * size; };
+  const int64_t kept = 2 * (ceil_div(depth, pieces.depth) - 1) * g.rows * g.columns * int64_t(sizeof(float));
+  return read_again(rows) <= read_again(pieces) + kept ? rows : pieces;
 }
 
 template <class Micro, class Pack, class Epilogue>
 inline void multiply(const Sizes& g, const typename Micro::Element* b, int limit, const Pack& pack,
                      const Epilogue& epilogue) {
   using Element = typename Micro::Element;
+  constexpr int64_t c_block = Micro::kBlock * Micro::kColumns;
   const int threads = threads_for(g.rows * g.columns * g.depth / 64, 4000, limit);
-  const int64_t panels = ceil_div(g.columns, Micro::kColumns);
-  const int64_t block_size = round_up(g.depth, Micro::kStep) * Micro::kBlock;
-  const int64_t all_blocks = ceil_div(g.rows, Micro::kBlock);
-  const int64_t at_once = std::clamp<int64_t>(kPackedBytes / (block_size * int64_t(sizeof(Element))), 1, 32);
-  Element* const a = aligned_scratch<Element, 16>(std::min(at_once, all_blocks) * block_size);
-  for (int64_t first = 0; first < all_blocks; first += at_once) {
-    const int64_t blocks = std::min(at_once, all_blocks - first);
-    parallel_for(blocks, 1, blocks > 1 ? threads : 1, [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) pack((first + n) * Micro::kBlock, a + n * block_size);
-    });
+  const int64_t panels = ceil_div(g.columns, Micro::kColumns), depth = round_up(g.depth, Micro::kStep);
+  const Blocks all = blocks_of<Micro>(g);
+  const Cut once = cut<Micro>(g, all.count);
+  Element* const a = aligned_scratch<Element, 16>(once.blocks * Micro::kBlock * once.depth);
+  float* const kept = once.depth < depth ? aligned_scratch<float, 18>(panels * once.blocks * c_block) : nullptr;
+  for (int64_t first = 0; first < all.count; first += once.blocks) {
+    const int64_t blocks = std::min(once.blocks, all.count - first);
     // Few panels: the rows are shared among threads too.
-    const int64_t pieces = panels >= 4 * threads ? 1 : std::min<int64_t>(blocks, threads);
-    parallel_for(panels * pieces, 1, threads, [&](int64_t begin, int64_t end) {
-      const typename Micro::Thread thread;
-      float* const c = aligned_scratch<float, 17>(blocks * Micro::kBlock * Micro::kColumns);
-      for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t piece = unit / panels;
-        const int64_t from = blocks * piece / pieces, to = blocks * (piece + 1) / pieces;
-        multiply_panel<Micro>(g, a + from * block_size, first + from, to - from, b, unit % panels, c, epilogue);
-      }
-    });
+    const int64_t shares = panels >= 4 * threads ? 1 : std::min<int64_t>(blocks, threads);
+    for (int64_t from = 0; from < depth; from += once.depth) {
+      const int64_t part = std::min(once.depth, depth - from), block_size = part * Micro::kBlock;
+      parallel_for(blocks, 1, blocks > 1 ? threads : 1, [&](int64_t begin, int64_t end) {
+        for (int64_t n = begin; n < end; ++n) {
+          const int64_t row = (first + n) * all.height;
+          pack(row, std::min(all.height, g.rows - row), from, std::min(part, g.depth - from), a + n * block_size);
+        }
+      });
+      parallel_for(panels * shares, 1, threads, [&](int64_t begin, int64_t end) {
+        const typename Micro::Thread thread;
+        float* const own = kept ? nullptr : aligned_scratch<float, 17>(blocks * c_block);
+        for (int64_t unit = begin; unit < end; ++unit) {
+          const int64_t share = unit / panels, panel = unit % panels;
+          const int64_t start = blocks * share / shares, stop = blocks * (share + 1) / shares;
+          float* const c = kept ? kept + (panel * blocks + start) * c_block : own;
+          multiply_panel<Micro>(g, {(first + start) * all.height, all.height, stop - start, from, part},
+                                a + start * block_size, b, panel, c, epilogue);
+        }
+      });
+    }
   }
 }
 

@@ -2,8 +2,7 @@
 //
 // Preconditions: images are (batch, height, width, channels) with neighbouring channels next to each other; strides and
 // sizes in elements. Row number (n * down + y) * across + x holds the window at (y, x) of image n, in the order (ky, kx,
-// channel); what lies outside the image is 0. The packed block is a sequence of steps of Micro::kStep in depth, each with
-// Micro::kBlock rows.
+// channel); what lies outside the image is 0.
 #pragma once
 
 #include "multiply.h"
@@ -16,35 +15,34 @@ struct Patches {
   int64_t by_image, by_line, by_pixel;
   int64_t kernel_y, kernel_x, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
 
-  // At most kBlock rows from `first` on.
+  // `rows` rows from `first` on, `depth` values of each from `from` on.
   template <class Micro, class T>
-  void pack(const T* images, int64_t first, int64_t rows, int64_t depth, T* out) const {
-    rows = std::min<int64_t>(rows, Micro::kBlock);
+  void pack(const T* images, int64_t first, int64_t rows, int64_t from, int64_t depth, T* out) const {
     std::memset(static_cast<void*>(out), 0, static_cast<size_t>(round_up(depth, Micro::kStep) * Micro::kBlock) * sizeof(T));
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t pixel = (first + r) % (down * across), image = (first + r) / (down * across);
-      window<Micro>(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, r,
-                    out);
+      const Row<T> row{from, from + depth, r, out};
+      window<Micro>(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, row);
     }
   }
 
  private:
-  // Copies `count` neighbouring values to the depths from k on of row r.
-  template <class Micro, class T>
-  static ICPU_INLINE void copy(const T* from, int64_t count, int64_t k, int64_t r, T* out) {
-    while (count > 0) {
-      const int64_t inside = k % Micro::kStep;
-      const int64_t taken = std::min<int64_t>(Micro::kStep - inside, count);
-      T* const to = out + (k / Micro::kStep * Micro::kBlock + r) * Micro::kStep + inside;
-      Micro::copy(from, taken, to);
-      from += taken;
-      k += taken;
-      count -= taken;
+  // Row number r of the block, of which the depths from `from` to `to` are wanted.
+  template <class T>
+  struct Row {
+    int64_t from, to, r;
+    T* out;
+
+    // Neighbouring values for the depths from k on.
+    template <class Micro>
+    ICPU_INLINE void copy(const T* values, int64_t count, int64_t k) const {
+      const int64_t start = std::max(k, from), stop = std::min(k + count, to);
+      if (start < stop) Micro::copy(values + (start - k), stop - start, start - from, r, out);
     }
-  }
+  };
 
   template <class Micro, class T>
-  void window(const T* image, int64_t y, int64_t x, int64_t r, T* out) const {
+  void window(const T* image, int64_t y, int64_t x, const Row<T>& row) const {
     for (int64_t ky = 0; ky < kernel_y; ++ky) {
       const int64_t line = y + ky * dilation_y;
       if (line < 0 || line >= height) continue;
@@ -52,13 +50,13 @@ struct Patches {
       const int64_t k = ky * kernel_x * channels;
       if (dilation_x == 1 && by_pixel == channels) {  // the pixels of a line of the window lie side by side
         const int64_t from = std::max<int64_t>(0, -x), to = std::min<int64_t>(kernel_x, width - x);
-        if (from < to) copy<Micro>(start + (x + from) * by_pixel, (to - from) * channels, k + from * channels, r, out);
+        if (from < to) row.template copy<Micro>(start + (x + from) * by_pixel, (to - from) * channels, k + from * channels);
         continue;
       }
       for (int64_t kx = 0; kx < kernel_x; ++kx) {
         const int64_t column = x + kx * dilation_x;
         if (column < 0 || column >= width) continue;
-        copy<Micro>(start + column * by_pixel, channels, k + kx * channels, r, out);
+        row.template copy<Micro>(start + column * by_pixel, channels, k + kx * channels);
       }
     }
   }

@@ -22,8 +22,9 @@ needs_amx = pytest.mark.skipif(
 
 needs_avx512 = pytest.mark.skipif("fma_f32" not in usable_micro_kernels(detect()), reason="this CPU has no AVX-512")
 
-#: Sizes around tiles (16, 32), panels (32), steps (32) and the part of the depth in the L1 cache (384).
-ROWS = (1, 2, 15, 16, 17, 31, 32, 33, 64, 71)
+#: Sizes around tiles and blocks (8, 16, 32), panels (32, 48), steps (16, 32) and the part of the depth in the L1 cache (192,
+#: 384).
+ROWS = (1, 2, 8, 9, 15, 16, 17, 31, 32, 33, 64, 71)
 SIZES = ((32, 32), (16, 16), (33, 31), (48, 100), (384, 64), (417, 40), (800, 96))
 
 
@@ -81,11 +82,19 @@ def test_a_linear_of_floats_is_right(depth: int, columns: int) -> None:
         assert inductor_cpu.explain(module, x).extern_calls == 0
 
 
-@needs_amx
-def test_rows_beyond_what_the_cache_holds_come_in_parts() -> None:
+#: rows, depth, columns: parts of the rows (few columns), of the depth (many of them, which are kept), and of both
+LARGE = {"rows": (500, 3072, 40), "depth": (320, 2000, 100), "both": (1100, 2000, 400)}
+
+
+@pytest.mark.parametrize("size", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize(
+    "dtype", (pytest.param(torch.bfloat16, marks=needs_amx), pytest.param(torch.float32, marks=needs_avx512)), ids=str
+)
+def test_what_the_cache_does_not_hold_comes_in_parts(dtype: torch.dtype, size: tuple[int, int, int]) -> None:
     torch.manual_seed(0)
-    module = prepare(nn.Linear(3072, 40))
-    check(module, torch.compile(module, backend="icpu"), torch.randn(500, 3072).bfloat16())
+    rows, depth, columns = size
+    module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.ReLU())).to(dtype)
+    check(module, torch.compile(module, backend="icpu"), torch.randn(rows, depth).to(dtype))
 
 
 @needs_amx
@@ -129,6 +138,7 @@ CONVOLUTIONS = {
     "7x7 of an image": (3, 64, (7, 2, 3), (1, 30, 40)),
     "a line": (16, 96, ((1, 3), 1, (0, 1)), (1, 5, 8)),
     "larger than the image": (32, 32, (5, 1, 2), (1, 2, 3)),
+    "in parts of the depth": (300, 64, (3, 1, 1), (1, 20, 20)),
 }
 
 
