@@ -49,6 +49,8 @@ def run(seeds: Iterator[int], limits: Limits, out: Path) -> dict[str, int]:
             counts[outcome.status] += 1
             if outcome.status in ("torch", "invalid"):
                 print(f"seed {job.seed}: {outcome.status}: {outcome.detail.splitlines()[0]}", flush=True)
+            if sum(counts.values()) % 100 == 0:
+                print(f"{sum(counts.values())} graphs, up to seed {job.seed}", flush=True)
             if outcome.finding:
                 print(f"seed {job.seed}: {outcome.signature}\n  {outcome.detail.splitlines()[0]}", flush=True)
                 failing = graph if graph is not None else generate(job.seed)

@@ -31,6 +31,7 @@ SHARES = {
     "layers": 1.5,
     "mutation": 0.8,
     "creation": 0.4,
+    "blocks": 0.8,
 }
 
 
@@ -86,6 +87,12 @@ class Builder:
                 fitting.append(v)
                 weights.append((1.0 + 3.0 * position / len(self.replay.order)) * (1.0 if name in used else 3.0))
         return self.random.choices(fitting, weights)[0] if fitting else None
+
+    def size(self, most: int) -> tuple[int, int]:
+        """A size, and the one at the second call."""
+        first = self.random.randint(1, most)
+        moves = self.style.dynamic != "static" and first > 1 and self.random.random() < 0.6
+        return first, self.random.randint(2, most) if moves and most > 1 else first
 
     def make(
         self,

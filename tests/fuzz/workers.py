@@ -39,7 +39,11 @@ def _serve(connection: Connection) -> None:
         job: Job | None = connection.recv()
         if job is None:
             return
-        graph = job.graph if job.graph is not None else generate(job.seed)
+        try:
+            graph = job.graph if job.graph is not None else generate(job.seed)
+        except RuntimeError as error:
+            connection.send(("outcome", Outcome("invalid", f"no graph: {error}")))
+            continue
         connection.send(("graph", graph))
         connection.send(("outcome", evaluate(graph, job.variants)))
 

@@ -1,6 +1,6 @@
 """The table of operations: a row says how an operation is written, what it may be given and how exact it is."""
 
-from tests.fuzz.rows import creation, indexing, joins, layers, mutation, pointwise, reductions, views
+from tests.fuzz.rows import blocks, creation, indexing, joins, layers, mutation, pointwise, reductions, views
 from tests.fuzz.rows.row import Row
 
 #: family -> its rows.
@@ -13,6 +13,7 @@ FAMILIES: dict[str, tuple[Row, ...]] = {
     "layers": layers.ROWS,
     "mutation": mutation.ROWS,
     "creation": creation.ROWS,
+    "blocks": blocks.ROWS,
 }
 
 #: name -> row.

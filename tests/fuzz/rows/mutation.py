@@ -36,7 +36,11 @@ def _fits(target: Value) -> Accept:
 
 
 def _changed(v: Value) -> bool:
-    return not v.parameter and not (v.tensor.is_leaf and v.tensor.requires_grad)
+    """Whether autograd lets it be changed. It cannot even be asked of a part of a split whose base was changed."""
+    try:
+        return not v.parameter and not (v.tensor.is_leaf and v.tensor.requires_grad)
+    except RuntimeError:
+        return False
 
 
 def _target(c: Chooser, accept: Accept) -> Value | None:

@@ -44,6 +44,9 @@ class Chooser(Protocol):
     def value(self, accept: Accept) -> Value | None:
         """A value that exists, late ones more often."""
 
+    def size(self, most: int) -> tuple[int, int]:
+        """A size from 1 to `most`, and the one at the second call."""
+
     def make(
         self,
         shape: Sequence[int],

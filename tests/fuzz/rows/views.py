@@ -117,6 +117,11 @@ def _chunk(c: Chooser, accept: Accept) -> Choice | None:
     return Choice((a.name,), {"d": d, "n": c.random.randint(1, a.least(d) - 1), "k": c.random.choice([0, -1, 1])})
 
 
+def _short(v: Value) -> bool:
+    """Few elements along each dimension: torch makes a fake tensor for each part of an unbind."""
+    return max((*v.tensor.shape, *v.second), default=0) <= 70
+
+
 ROWS: tuple[Row, ...] = (
     Row("transpose", "{0}.transpose({d}, {e})", _two_dims, anything, kind="view", keeps=True, weight=3),
     Row("permute", "{0}.permute({dims})", _permutation, anything, kind="view", keeps=True, weight=3),
@@ -151,7 +156,7 @@ ROWS: tuple[Row, ...] = (
     Row("diagonal", "{0}.diagonal(dim1={d}, dim2={e})", _two_dims, anything, kind="view", keeps=True),
     Row("split", "{0}.split({n}, {d})[{k}]", _chunk, anything, kind="view", keeps=True, weight=2),
     Row("chunk", "{0}.chunk({n}, {d})[0]", _chunk, anything, kind="view", keeps=True),
-    Row("unbind", "{0}.unbind({dim})[-1]", along, anything, kind="view", keeps=True),
+    Row("unbind", "{0}.unbind({dim})[-1]", along, _short, kind="view", keeps=True),
     Row("contiguous", "{0}.contiguous()", one, anything, kind="view", keeps=True),
     Row(
         "channels_last",
