@@ -22,8 +22,8 @@ needs_amx = pytest.mark.skipif(
 
 needs_avx512 = pytest.mark.skipif("fma_f32" not in usable_micro_kernels(detect()), reason="this CPU has no AVX-512")
 
-#: Sizes around tiles and blocks (8, 16, 32), panels (32, 48), steps (16, 32) and the part of the depth in the L1 cache (192,
-#: 384).
+#: Sizes around tiles and blocks (8, 16, 32), panels (32, 48), steps (16, 32) and the part of the depth in the L1 cache
+#: (192, 384).
 ROWS = (1, 2, 8, 9, 15, 16, 17, 31, 32, 33, 64, 71)
 SIZES = ((32, 32), (16, 16), (33, 31), (48, 100), (384, 64), (417, 40), (800, 96))
 
@@ -88,7 +88,7 @@ LARGE = {"rows": (500, 3072, 40), "depth": (320, 2000, 100), "both": (1100, 2000
 
 @pytest.mark.parametrize("size", LARGE.values(), ids=LARGE)
 @pytest.mark.parametrize(
-    "dtype", (pytest.param(torch.bfloat16, marks=needs_amx), pytest.param(torch.float32, marks=needs_avx512)), ids=str
+    "dtype", [pytest.param(torch.bfloat16, marks=needs_amx), pytest.param(torch.float32, marks=needs_avx512)], ids=str
 )
 def test_what_the_cache_does_not_hold_comes_in_parts(dtype: torch.dtype, size: tuple[int, int, int]) -> None:
     torch.manual_seed(0)
