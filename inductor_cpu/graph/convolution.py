@@ -21,6 +21,7 @@ from inductor_cpu.graph.edit import (
     is_call,
     only_user,
     to_channels_last,
+    typical_size,
 )
 from inductor_cpu.graph.post_ops import PostOp, binary_post_op, unary_post_op
 from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel_for_convolution
@@ -132,7 +133,7 @@ def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
         else:
             packed = add(
                 graph, mkldnn._reorder_convolution_weight.default, weight, padding, stride, dilation, groups,
-                _typical_size(fake(x)), value=fake(weight),
+                typical_size(fake(x)), value=fake(weight),
             )  # fmt: skip
             new = add(
                 graph, mkldnn._convolution_pointwise.default, source, packed, bias, padding, stride, dilation, groups,
@@ -155,12 +156,6 @@ def _over_two_dimensions(graph: fx.Graph, conv: fx.Node) -> fx.Node:
         out = add(graph, aten.squeeze.dim, two, 2)
     conv.replace_all_uses_with(out)
     return two
-
-
-def _typical_size(value: torch.Tensor) -> list[int]:
-    """An input size to choose the weight's layout for: without one, oneDNN chooses layouts that it then changes at
-    every call."""
-    return [s if isinstance(s, int) else int(s.node.hint or 1) for s in value.shape]
 
 
 # -- operations with another tensor ----------------------------------------------------------------------------------

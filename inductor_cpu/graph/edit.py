@@ -103,6 +103,12 @@ def to_channels_last(graph: fx.Graph, x: fx.Node) -> fx.Node:
     return x if fake(x).is_contiguous(memory_format=layout) else add(graph, aten.clone.default, x, memory_format=layout)
 
 
+def typical_size(value: torch.Tensor) -> list[int]:
+    """An input size to choose a weight's layout for: without one, oneDNN chooses layouts that it then changes at every
+    call."""
+    return [s if isinstance(s, int) else int(s.node.hint or 1) for s in value.shape]
+
+
 # -- strides -----------------------------------------------------------------------------------------------------------
 class StrideSpreader:
     """Recomputes fake values downstream of nodes whose results have got other strides, as long as strides differ from

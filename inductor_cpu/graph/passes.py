@@ -17,6 +17,7 @@ from inductor_cpu.graph.edit import StrideSpreader
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.products import MicroKernelChoice
+from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
 from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
 from inductor_cpu.graph.wrapped import complete_replays, unwrap_effects
@@ -64,6 +65,7 @@ def run_passes(
     gm.graph.eliminate_dead_code()
     unwrap_effects(gm)
     complete_replays(gm)
+    drop_empty_layers(gm)
     attention = use_attention_kernels(gm, attention_kernel)
     if not prepack or not static_inputs:
         return Prepared(gm, None, tuple(attention))
@@ -83,14 +85,15 @@ def run_passes(
     convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
     linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
+    recurrent, others = pack_recurrent(gm, weight_only(gm, static_inputs))
     linear_adds = fuse_linear_binaries(gm) if linears else 0
     gm, recipe = split_weights(gm, static_inputs)
     counts = (
         f"{norms} batch norms and {scaled} scales and shifts folded, {spelled} spelled-out activations recognized,"
-        f" {convolutions} convolutions and {linears} linears packed,"
+        f" {convolutions} convolutions, {linears} linears and {recurrent} recurrent layers packed,"
         f" {conv_adds + linear_adds} operations with another tensor fused"
     )
-    return Prepared(gm, recipe, (counts, *joined, *attention, *_texts([*refused, *more])))
+    return Prepared(gm, recipe, (counts, *joined, *attention, *_texts([*refused, *more, *others])))
 
 
 def keep_result_strides(gm: fx.GraphModule) -> None:

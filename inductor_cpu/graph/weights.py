@@ -35,10 +35,14 @@ VIEWS = {
     aten.detach.default,
 }
 
+#: Views of several parts, each taken by getitem.
+_PARTS = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.chunk.default}
+
 #: Arguments that steer the layout of a packed weight and not what it means: equal recipes may differ in them.
 _LAYOUT_HINTS: dict[Any, int] = {
     mkldnn._reorder_convolution_weight.default: 5,
     mkldnn._reorder_linear_weight.default: 1,
+    mkldnn._reorder_mkldnn_rnn_layer_weight.default: 6,
 }
 
 #: Operators that read rows of a table.
@@ -136,7 +140,11 @@ def mutated_inputs(gm: fx.GraphModule) -> set[fx.Node]:
 def grow(gm: fx.GraphModule, known: dict[fx.Node, None]) -> None:
     """Add to `known`, in order, every node that depends on `known` nodes only."""
     for node in gm.graph.nodes:
-        if node in known or node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
+        if node in known or node.op != "call_function" or not _is_tensors(node.meta.get("val")):
+            continue
+        if node.target is operator.getitem:
+            if node.args[0] in known:
+                known[node] = None
             continue
         if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
             continue
@@ -147,9 +155,22 @@ def grow(gm: fx.GraphModule, known: dict[fx.Node, None]) -> None:
             known[node] = None
 
 
+def _is_tensors(value: object) -> bool:
+    """A tensor or several."""
+    return isinstance(value, torch.Tensor) or (
+        isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(v, torch.Tensor) for v in value)
+    )
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether a call only views its input, as one part or several."""
+    parts = args_of(node)[0] if node.target is operator.getitem else node
+    return node.target in VIEWS or (isinstance(parts, fx.Node) and parts.target in _PARTS)
+
+
 def _is_root(node: fx.Node, frozen: Collection[fx.Node]) -> bool:
     """A computed weight that the rest of the graph uses; for a view, what it views is stored instead."""
-    if node.target in VIEWS:
+    if _is_view(node) or not isinstance(node.meta["val"], torch.Tensor):
         return False
     users = [user for user in users_through_views(node) if user not in frozen]
     if is_packed(node):
@@ -178,7 +199,8 @@ def _is_alias(node: fx.Node) -> bool:
 
 def is_packed(node: fx.Node) -> bool:
     """Whether a value is in a layout of oneDNN's own."""
-    return getattr(node.target, "namespace", "") == "mkldnn"
+    made = args_of(node)[0] if node.target is operator.getitem else node
+    return getattr(made.target, "namespace", "") == "mkldnn"
 
 
 def _is_mutable(node: fx.Node) -> bool:
@@ -192,7 +214,7 @@ def users_through_views(node: fx.Node) -> list[fx.Node]:
     """The users of a value and of its views, without those views."""
     found: list[fx.Node] = []
     for user in node.users:
-        found.extend(users_through_views(user) if user.target in VIEWS else (user,))
+        found.extend(users_through_views(user) if user.op == "call_function" and _is_view(user) else (user,))
     return found
 
 
