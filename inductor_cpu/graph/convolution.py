@@ -22,6 +22,7 @@ from inductor_cpu.graph.edit import (
     only_user,
     to_channels_last,
     typical_size,
+    view_again,
 )
 from inductor_cpu.graph.post_ops import PostOp, binary_post_op, unary_post_op
 from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel_for_convolution
@@ -173,14 +174,15 @@ def fuse_conv_binaries(gm: fx.GraphModule) -> int:
 def _fuse_binary(graph: fx.Graph, node: fx.Node, order: dict[fx.Node, int]) -> bool:
     name = binary_post_op(node)
     first = args_of(node)[:1] if name == "sub" else args_of(node)
-    candidates = [n for n in first if _takes_binary(n, node)]
+    candidates = [(conv, n) for n in first if (conv := _takes_binary(n, node)) is not None]
     if not candidates or args_of(node)[0] is args_of(node)[1]:
         return False
-    conv = max(candidates, key=lambda n: order[n])  # the later one runs while the other's result is still in the cache
-    other = next(n for n in args_of(node) if n is not conv)
+    # the later one runs while the other's result is still in the cache
+    conv, value = max(candidates, key=lambda pair: order[pair[0]])
+    other = next(n for n in args_of(node) if n is not value)
     if not isinstance(other, fx.Node) or not isinstance(fake(other), torch.Tensor):
         return False
-    if fake(other).shape != fake(conv).shape or fake(other).dtype != fake(conv).dtype:
+    if fake(other).shape != fake(value).shape or fake(other).dtype != fake(value).dtype:
         return False
     tail, post = only_user(node), unary_post_op(only_user(node))
     if post is not None and post.name != "relu":
@@ -190,16 +192,25 @@ def _fuse_binary(graph: fx.Graph, node: fx.Node, order: dict[fx.Node, int]) -> b
     x, packed, bias, padding, stride, dilation, groups = args_of(conv)[:7]
     post = post or PostOp("")
     with graph.inserting_before(node):
+        if value is not conv:
+            other = add(graph, aten.unsqueeze.default, other, args_of(value)[1])
         other = to_channels_last(graph, other)
         new = add(
             graph, mkldnn._convolution_pointwise.binary, x, other, packed, bias, padding, stride, dilation, groups,
             name, 1.0, post.name or None, list(post.scalars), post.algorithm or None, value=fake(conv),
         )  # fmt: skip
+        if value is not conv:
+            new = view_again(graph, value, new)
     last.replace_all_uses_with(new)
     return True
 
 
-def _takes_binary(node: Any, user: fx.Node) -> bool:
-    if not is_call(node, (mkldnn._convolution_pointwise.default,)):
-        return False
-    return only_user(node) is user and args_of(node)[7] == "none"
+def _takes_binary(value: Any, user: fx.Node) -> fx.Node | None:
+    """The packed convolution without a post-op that a value comes from, alone or squeezed (over one dimension)."""
+    if not isinstance(value, fx.Node) or only_user(value) is not user:
+        return None
+    squeezed = is_call(value, (aten.squeeze.dim,))
+    conv = args_of(value)[0] if squeezed else value
+    if not is_call(conv, (mkldnn._convolution_pointwise.default,)) or args_of(conv)[7] != "none":
+        return None
+    return conv if len(conv.users) == 1 else None

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_cpu.graph.edit import add, args_of, fake, only_user
+from inductor_cpu.graph.edit import add, args_of, fake, is_call, is_number, only_user
 from inductor_cpu.graph.matcher import Pattern, X, call, clamp_bounds, is_floating, match
 
 aten = torch.ops.aten
@@ -43,7 +43,7 @@ def recognize_activations(gm: fx.GraphModule) -> int:
     """Replace every spelled-out activation; returns how many."""
     count = 0
     for node in list(gm.graph.nodes):
-        count += _join_clamps(gm.graph, node)
+        count += _join_clamps(gm.graph, node) or _leaky_relu(gm.graph, node) or _over_exponential(gm.graph, node)
     gm.graph.eliminate_dead_code()
     for pattern, operator, kwargs in RULES:
         for node in list(gm.graph.nodes):
@@ -85,4 +85,65 @@ def _join_clamps(graph: fx.Graph, node: fx.Node) -> bool:
     with graph.inserting_before(node):
         new = add(graph, target, x, *args, value=fake(node))
     node.replace_all_uses_with(new)
+    return True
+
+
+def _leaky_relu(graph: fx.Graph, node: fx.Node) -> bool:
+    """where(x > 0, x, x * slope), and max(x, x * slope) with a slope from 0 to 1."""
+    if is_call(node, (aten.where.self,)):
+        condition, x, scaled = args_of(node)
+        if not is_call(condition, (aten.gt.Scalar, aten.ge.Scalar)) or args_of(condition) != (x, 0):
+            return False
+        slope = _slope(scaled, x)
+    elif is_call(node, (aten.maximum.default,)):
+        x, scaled = args_of(node)
+        slope = _slope(scaled, x)
+        if slope is None:
+            x, scaled = scaled, x
+            slope = _slope(scaled, x)
+        slope = slope if slope is not None and 0 <= slope <= 1 else None
+    else:
+        return False
+    if slope is None or not is_floating(node) or fake(x).dtype != fake(node).dtype:
+        return False
+    with graph.inserting_before(node):
+        node.replace_all_uses_with(add(graph, aten.leaky_relu.default, x, slope, value=fake(node)))
+    return True
+
+
+def _slope(scaled: Any, x: Any) -> float | None:
+    """The number in x * number; None for anything else."""
+    if not is_call(scaled, (aten.mul.Tensor,)) or len(scaled.users) != 1 or scaled.kwargs:
+        return None
+    first, second = args_of(scaled)
+    first, second = (second, first) if second is x else (first, second)
+    return float(second) if first is x and is_number(second) else None
+
+
+def _over_exponential(graph: fx.Graph, node: fx.Node) -> bool:
+    """x / (1 + exp(-x)) becomes silu; 1 / (1 + exp(-x)) becomes sigmoid."""
+    if (
+        is_call(node, (aten.mul.Tensor,))
+        and args_of(node)[1] == 1
+        and is_call(args_of(node)[0], (aten.reciprocal.default,))
+    ):
+        over, below = None, args_of(args_of(node)[0])[0]  # how 1 / y is traced
+    elif is_call(node, (aten.div.Tensor,)) and not node.kwargs:
+        over, below = args_of(node)
+    else:
+        return False
+    if not is_call(below, (aten.add.Tensor,)) or below.kwargs or 1 not in args_of(below) or len(below.users) != 1:
+        return False
+    exponential = next((a for a in args_of(below) if is_call(a, (aten.exp.default,))), None)
+    if exponential is None or len(exponential.users) != 1:
+        return False
+    negative = args_of(exponential)[0]
+    if not is_call(negative, (aten.neg.default,)) or len(negative.users) != 1:
+        return False
+    x = args_of(negative)[0]
+    if over not in (None, x) or not is_floating(node) or fake(x).dtype != fake(node).dtype:
+        return False
+    with graph.inserting_before(node):
+        target = aten.sigmoid.default if over is None else aten.silu.default
+        node.replace_all_uses_with(add(graph, target, x, value=fake(node)))
     return True
