@@ -99,6 +99,7 @@ SCALAR: dict[str, Row] = {
     "rshift": Row(int="icpu::rshift({0}, {1})"),
     "where": Row(*["{0} ? {1} : {2}"] * 3),
     "check_index": Row(int="icpu::check_index({0}, {1}, status)"),
+    "check_element": Row(int="icpu::check_element({0}, {1}, status)"),
 }
 
 #: Ops that need a header besides the prelude.

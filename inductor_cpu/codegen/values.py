@@ -18,7 +18,7 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.kernel import Product
 from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Scalar, Store
-from inductor_cpu.ir.ops import LOW_PRECISION, OPS
+from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION, OPS
 
 _NO_SYMBOL = Sym("none", "loop")
 
@@ -225,7 +225,7 @@ class Values:
         row = VECTOR_OPS.get(instr.op)
         template = row.template(dtype) if row else None
         args = [self.operand(k, vector=True) for k in instr.args]
-        if template is None or (position in self.kernel.vector.lanewise and instr.op not in ("where", "check_index")):
+        if template is None or (position in self.kernel.vector.lanewise and instr.op not in ("where", *INDEX_CHECKS)):
             return self._lane_by_lane(instr, dtype, args)
         text = template.replace("{T}", SCALAR[dtype]).replace("{lanes}", "lanes")
         for number, arg in enumerate(args):
@@ -248,7 +248,7 @@ class Values:
         return any(
             isinstance(instr, Scalar)
             and (
-                instr.op == "check_index"
+                instr.op in INDEX_CHECKS
                 or (instr.op in DIVISIONS and not instr.dtype.is_floating_point and self._status_of(instr) == "status")
             )
             for instr in self.kernel.body

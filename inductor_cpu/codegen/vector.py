@@ -56,6 +56,7 @@ VECTOR: dict[str, Row] = {
     "rshift": Row(int="icpu::rshift<{T}>({0}, {1})"),
     "where": Row(*["icpu::select({0}, {1}, {2})"] * 3),
     "check_index": Row(int="icpu::check_index({0}, {1}, {lanes}, status)"),
+    "check_element": Row(int="icpu::check_element({0}, {1}, {lanes}, status)"),
 }
 
 #: Ops that run lane by lane for every dtype, because there are no vector instructions for them.

@@ -33,6 +33,12 @@ def _check_index(value: Tensor, size: Tensor) -> Tensor:
     return wrapped
 
 
+def _check_element(value: Tensor, size: Tensor) -> Tensor:
+    if bool(((value < 0) | (value >= size)).any()):
+        raise RuntimeError("index out of range")
+    return value
+
+
 def _floordiv(a: Tensor, b: Tensor) -> Tensor:
     return torch.div(a, b, rounding_mode="floor")
 
@@ -119,6 +125,7 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "rshift": torch.bitwise_right_shift,
     "where": torch.where,
     "check_index": _check_index,
+    "check_element": _check_element,
 }
 
 #: Ops whose result is defined by the dtype's own representable values: they run in the logical dtype.

@@ -78,7 +78,8 @@ _TABLE: list[OpRow] = [
     # ternary: where(condition: bool, a, b), a and b of one dtype
     *_rows("where", 3, "same", "any", exact=True),
     # check_index(value: int64, size: int64): value + size if negative; out of range: 0, and the kernel reports an error
-    *_rows("check_index", 2, "same", "int", cost=3),
+    # check_element: the same without the wrapping, and the error is another one
+    *_rows("check_index check_element", 2, "same", "int", cost=3),
 ]
 
 OPS: dict[str, OpRow] = {row.name: row for row in _TABLE}
@@ -86,6 +87,9 @@ OPS: dict[str, OpRow] = {row.name: row for row in _TABLE}
 #: Reductions: kind -> identity is a property of kind and dtype (see `identity`). argmax and argmin give int64, the
 #: position in the flattened reduction range, the first one on ties; NaN wins. any and all are over bool.
 REDUCTIONS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
+
+#: Ops that check an index: the kernel goes on with 0 and reports what eager raises, IndexError or RuntimeError.
+INDEX_CHECKS: frozenset[str] = frozenset({"check_index", "check_element"})
 
 LOW_PRECISION: frozenset[torch.dtype] = frozenset({torch.bfloat16, torch.float16})
 

@@ -73,13 +73,16 @@ class Body(Editor):
         """An SSA value as an index expression, known to be in [0, size) when size is given."""
         return of(value_symbol(value, size))
 
-    def checked_index(self, value: int, size: Expr, wrap: bool = True) -> Expr:
+    def checked_index(self, value: int, size: Expr, wrap: bool = True, error: type[Exception] = IndexError) -> Expr:
         """A data-dependent index, negative ones wrapped, out-of-range ones reported by the kernel."""
-        return self.as_index(self.checked(value, size, wrap), size)
+        return self.as_index(self.checked(value, size, wrap, error), size)
 
-    def checked(self, value: int, size: Expr, wrap: bool = True) -> int:
-        """`checked_index` as an SSA value. Without `wrap` a negative index is out of range, too."""
+    def checked(self, value: int, size: Expr, wrap: bool = True, error: type[Exception] = IndexError) -> int:
+        """`checked_index` as an SSA value. Without `wrap` a negative index is out of range, too. error: what eager
+        raises, IndexError or (never with `wrap`) RuntimeError."""
         value, limit = self.cast(value, torch.int64), self.index(size)
+        if error is RuntimeError:
+            return self.op("check_element", value, limit)
         if not wrap:
             value = self.op("where", self.op("lt", value, self.const(0, torch.int64)), limit, value)
         return self.op("check_index", value, limit)

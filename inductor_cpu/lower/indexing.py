@@ -51,11 +51,23 @@ class Advanced:
 
 
 def index_at(
-    body: Body, index: TensorValue, at: Sequence[Expr], size: Expr, checked: bool = True, wrap: bool = True
+    body: Body,
+    index: TensorValue,
+    at: Sequence[Expr],
+    size: Expr,
+    checked: bool = True,
+    wrap: bool = True,
+    error: type[Exception] = IndexError,
 ) -> Expr:
     """The value of an index tensor as an index expression in [0, size). Without `wrap` negative ones are errors."""
     value = body.cast(body.load(index, at), torch.int64)
-    return body.checked_index(value, size, wrap) if checked else body.as_index(value, size)
+    return body.checked_index(value, size, wrap, error) if checked else body.as_index(value, size)
+
+
+def refusal(node: fx.Node) -> type[Exception]:
+    """What gather and scatter raise: RuntimeError, but the operators that torch makes of them (nll_loss) IndexError."""
+    whole = node.meta.get("original_aten", node.target)
+    return RuntimeError if whole.overloadpacket is node.target.overloadpacket else IndexError  # type: ignore[union-attr]
 
 
 def broadcast_sizes(node: fx.Node, shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, ...]:
@@ -118,12 +130,13 @@ def unsafe_masked_index(
 @rule(aten.index_select.default)
 def index_select(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue) -> TensorValue:
     dim = canonical(dim, x.ndim)
+    error = RuntimeError if dim == 1 else IndexError  # eager has another kernel for dimension 1
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         if x.ndim == 0:
             index_at(body, index, (ZERO,) * index.ndim, size_expr(1), wrap=False)
             return body.load(x, ())
-        chosen = index_at(body, index, (at[dim],)[: index.ndim], x.sizes[dim], wrap=False)
+        chosen = index_at(body, index, (at[dim],)[: index.ndim], x.sizes[dim], wrap=False, error=error)
         return body.load(x, [*at[:dim], chosen, *at[dim + 1 :]])
 
     return ctx.pointwise(node, compute)
@@ -145,17 +158,19 @@ def gather(
     dim = canonical(dim, x.ndim)
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
-        return body.load(x, along(body, x, dim, index, at))
+        return body.load(x, along(body, x, dim, index, at, refusal(node)))
 
     return ctx.pointwise(node, compute)
 
 
-def along(body: Body, x: TensorValue, dim: int, index: TensorValue, at: Sequence[Expr]) -> list[Expr]:
+def along(
+    body: Body, x: TensorValue, dim: int, index: TensorValue, at: Sequence[Expr], error: type[Exception]
+) -> list[Expr]:
     """The coordinates of x with dimension dim replaced by the index tensor's value at `at` (gather, scatter)."""
     # A 0-dim index stands for one of a single element; one without elements may have any number of dimensions.
     position = [*(at or (ZERO,)), *(ZERO,) * x.ndim][: x.ndim]
     size = x.sizes[dim] if x.ndim else size_expr(1)
-    chosen = index_at(body, index, at[: index.ndim], size, wrap=False)
+    chosen = index_at(body, index, at[: index.ndim], size, wrap=False, error=error)
     if position:
         position[dim] = chosen
     return position

@@ -15,7 +15,7 @@ from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.copies import copied
-from inductor_cpu.lower.indexing import advanced, along, index_at
+from inductor_cpu.lower.indexing import advanced, along, index_at, refusal
 from inductor_cpu.lower.pointwise import aten, check_constants, operand
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_expr
@@ -108,9 +108,11 @@ def unsafe_masked_index_put(
 
 
 # -- scatter ---------------------------------------------------------------------------------------------------------
-def _scattered(x: TensorValue, dim: int, index: TensorValue, value: Callable[[Body, tuple[Expr, ...]], int]) -> Write:
+def _scattered(
+    node: fx.Node, x: TensorValue, dim: int, index: TensorValue, value: Callable[[Body, tuple[Expr, ...]], int]
+) -> Write:
     def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
-        return along(body, x, dim, index, at), value(body, at), None
+        return along(body, x, dim, index, at, refusal(node)), value(body, at), None
 
     return compute
 
@@ -145,7 +147,7 @@ def _one_hot(
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         place = tuple(size_expr(0) if d == dim else p for d, p in enumerate(at))
-        chosen = body.checked(body.load(index, place), x.sizes[dim], wrap=False)
+        chosen = body.checked(body.load(index, place), x.sizes[dim], wrap=False, error=refusal(node))
         old, new = body.load(x, at), body.cast(value(body, place), x.dtype)
         here = body.op("eq", chosen, body.index(at[dim]))
         return body.op("where", here, body.op("add", old, new) if add else new, old)
@@ -159,7 +161,7 @@ def scatter(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: Tenso
     if _is_one_hot(x, dim, index):
         return _one_hot(ctx, node, x, dim, index, source, add=False)
     result = copied(ctx, node, x)
-    write(ctx, node, result, index.sizes, _scattered(x, dim, index, _source(source, x)), "set")
+    write(ctx, node, result, index.sizes, _scattered(node, x, dim, index, _source(source, x)), "set")
     return result
 
 
@@ -175,7 +177,7 @@ def _scatter_add(
 ) -> TensorValue:
     if x.dtype != torch.bool and _is_one_hot(x, dim, index):
         return _one_hot(ctx, node, x, dim, index, source, add=True)
-    return added(ctx, node, x, index.sizes, _scattered(x, dim, index, _source(source, x)))
+    return added(ctx, node, x, index.sizes, _scattered(node, x, dim, index, _source(source, x)))
 
 
 @rule(aten.scatter.reduce, aten.scatter.value_reduce)
@@ -204,7 +206,7 @@ def scatter_reduce(
     dim = canonical(dim, x.ndim)
     if not include_self:
         cleared = copied(ctx, node, x)
-        clear = _scattered(x, dim, index, lambda body, at: body.const(0, x.dtype))
+        clear = _scattered(node, x, dim, index, lambda body, at: body.const(0, x.dtype))
         write(ctx, node, cleared, index.sizes, clear, "set")
         x = cleared
     return _scatter_add(ctx, node, x, dim, index, source)
@@ -217,15 +219,16 @@ def _rows(
     index: TensorValue,
     value: Callable[[Body, tuple[Expr, ...]], int],
     wrap: bool = False,
+    error: type[Exception] = IndexError,
 ) -> tuple[tuple[Expr, ...], Write]:
     """The loop and the writes of x[..., index, ...] = value, index having at most one dimension. wrap: whether negative
-    indices count from the end, or are errors."""
+    indices count from the end, or are errors, as others out of range."""
     length = index.sizes[0] if index.ndim else size_expr(1)
     sizes = tuple(length if d == dim else size for d, size in enumerate(x.sizes)) if x.ndim else (length,)
 
     def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
         size = x.sizes[dim] if x.ndim else size_expr(1)
-        chosen = index_at(body, index, (at[dim],)[: index.ndim], size, wrap=wrap)
+        chosen = index_at(body, index, (at[dim],)[: index.ndim], size, wrap=wrap, error=error)
         position = [*at[:dim], chosen, *at[dim + 1 :]] if x.ndim else []
         return position, value(body, at), None
 
@@ -243,7 +246,7 @@ def index_add(
         loaded = Term(body, body.load(source, at[: source.ndim]))
         return (loaded if alpha == 1 else loaded * alpha).value
 
-    sizes, compute = _rows(x, dim, index, value)
+    sizes, compute = _rows(x, dim, index, value, error=RuntimeError)
     if x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
     result = copied(ctx, node, x)

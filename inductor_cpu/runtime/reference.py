@@ -110,6 +110,8 @@ class ReferenceRun:
         status = kernel((ctypes.c_void_p * len(addresses))(*addresses), (ctypes.c_int64 * len(ints))(*ints))
         if status & 1:
             raise IndexError(f"index out of range in {i.label}")
+        if status & 4:
+            raise RuntimeError(f"index out of range in {i.label}")
         if status & 2:
             raise RuntimeError("ZeroDivisionError")
 

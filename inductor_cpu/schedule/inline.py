@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, of
 from inductor_cpu.ir.nodes import Const, Extern, Load, LoopNest, Node, Program, Scalar
+from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import Copier, Editor, operands, prune
 from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points
 from inductor_cpu.schedule.flat import stride_hint
@@ -192,7 +193,7 @@ def is_whole_store(nest: LoopNest) -> bool:
 def _reports_errors(nest: LoopNest) -> bool:
     """Whether the body checks an index or divides integers, which is an error for some values."""
     return any(
-        isinstance(i, Scalar) and (i.op == "check_index" or (i.op in DIVISIONS and not i.dtype.is_floating_point))
+        isinstance(i, Scalar) and (i.op in INDEX_CHECKS or (i.op in DIVISIONS and not i.dtype.is_floating_point))
         for i in nest.body
     )
 

@@ -89,6 +89,12 @@ inline int64_t check_index(int64_t index, int64_t size, Status& status) {
   return 0;
 }
 
+inline int64_t check_element(int64_t index, int64_t size, Status& status) {
+  if (index >= 0 && index < size) return index;
+  status.raise(kBadElement);
+  return 0;
+}
+
 // -- bool -------------------------------------------------------------------------------------------------------------
 inline bool minimum(bool a, bool b) { return a && b; }
 inline bool maximum(bool a, bool b) { return a || b; }

@@ -17,6 +17,15 @@ inline Vec<int64_t, U> check_index(
   return select(bad, zero, wrapped);
 }
 
+template <class Lanes, int U>
+inline Vec<int64_t, U> check_element(
+    const Vec<int64_t, U>& index, const Vec<int64_t, U>& size, const Lanes& lanes, Status& status) {
+  const auto zero = splat<U>(int64_t(0));
+  const auto bad = (index < zero) | (index >= size);
+  if (any(bad & lanes.mask())) status.raise(kBadElement);
+  return select(bad, zero, index);
+}
+
 // (base + step * lane) / divisor.
 template <class Lanes, int U = Lanes::units>
 inline Vec<int64_t, U> quotients(int64_t base, int64_t step, int64_t divisor, const Lanes& lanes) {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
@@ -200,9 +200,9 @@ def index_exprs(loaded: object) -> list[Expr]:
     ]
 
 
-def check_index(isa: str) -> Kernel:
+def check(op: str, isa: str) -> Kernel:
     b = Build()
-    k = b.op("check_index", b.load("K", of(I), I64), b.index(of(N)))
+    k = b.op(op, b.load("K", of(I), I64), b.index(of(N)))
     b.store("Y", of(I), b.load("X", of(value_symbol(k, of(N))), F32, "gather"))
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
@@ -213,7 +213,12 @@ def divide(isa: str) -> Kernel:
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
 
-SINGLE = {"index": index_values, "check_index": check_index, "divide": divide}
+SINGLE = {
+    "index": index_values,
+    "check_index": partial(check, "check_index"),
+    "check_element": partial(check, "check_element"),
+    "divide": divide,
+}
 
 
 # -- the tests -------------------------------------------------------------------------------------------------------
@@ -348,6 +353,18 @@ def test_check_index_wraps_negative_indices_and_reports_bad_ones(library: Librar
     for bad in (n, -n - 1):
         k[n // 2] = bad
         assert run(library, isa, "check_index", k, x, y, n=n) == 1
+        assert y[n // 2] == x[0]
+
+
+@pytest.mark.parametrize("n", [1, 16, 37])
+def test_check_element_refuses_negative_indices_too(library: Library, isa: str, n: int) -> None:
+    x, y = torch.randn(n), torch.empty(n)
+    k = torch.randint(0, n, (n,))
+    assert run(library, isa, "check_element", k, x, y, n=n) == 0
+    assert torch.equal(y, x[k])
+    for bad in (n, -1):
+        k[n // 2] = bad
+        assert run(library, isa, "check_element", k, x, y, n=n) == 4
         assert y[n // 2] == x[0]
 
 

@@ -233,3 +233,12 @@ def test_higher_order_condition() -> None:
 def test_inference_mode() -> None:
     with torch.inference_mode():
         assert_like_eager(lambda x: x.exp().cumsum(0) + 1, torch.randn(5))
+
+
+def test_an_index_out_of_range_raises_the_type_of_eager() -> None:
+    """The gather that torch makes of a loss raises what the loss raises, a gather of the program something else."""
+    x, index = torch.randn(4, 3), torch.tensor([0, 3, 1, 2])
+    with torch.no_grad(), pytest.raises(IndexError, match="out of range"):
+        torch.compile(torch.nn.functional.cross_entropy, backend="icpu")(x, index)
+    with pytest.raises(RuntimeError, match="out of range"):
+        torch.compile(lambda x, i: x.gather(1, i), backend="icpu")(x, index[:, None])

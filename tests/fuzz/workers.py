@@ -56,7 +56,7 @@ class Worker:
         self.connection: Connection | None = None
         self.job: Job | None = None
         self.graph: Graph | None = None
-        self.started = 0.0
+        self.polled = self.waited = 0.0
         self.count = 0
 
     def start(self, job: Job) -> None:
@@ -70,7 +70,7 @@ class Worker:
             theirs.close()
             self.count = 0
         assert self.connection is not None
-        self.job, self.graph, self.started = job, job.graph, time.monotonic()
+        self.job, self.graph, self.polled, self.waited = job, job.graph, time.monotonic(), 0.0
         self.count += 1
         self.connection.send(job)
 
@@ -88,7 +88,11 @@ class Worker:
             code = self.process.exitcode
             self.stop()
             return Outcome("crash", f"the process ended with code {code}", f"crash: code {code}")
-        if time.monotonic() - self.started > SECONDS:
+        # What passed while the whole run was stopped does not count.
+        now = time.monotonic()
+        self.waited += min(now - self.polled, 2.0)
+        self.polled = now
+        if self.waited > SECONDS:
             self.stop()
             return Outcome("hang", f"no answer in {SECONDS:.0f} s", "hang")
         return None

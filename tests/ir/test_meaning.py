@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inductor_cpu.ir.meaning import MEANING, REDUCTION_MEANING, held, physical, reduction, scalar
-from inductor_cpu.ir.ops import LOOP_DTYPES, OPS, REDUCTIONS, accepts
+from inductor_cpu.ir.ops import INDEX_CHECKS, LOOP_DTYPES, OPS, REDUCTIONS, accepts
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.75, 1e-3, 88.0, -90.0, float("inf"), float("-inf"), float("nan")]
 #: Ops whose eager function has another name, or takes the integer arguments differently.
@@ -40,12 +40,12 @@ def test_every_op_and_reduction_has_a_meaning() -> None:
     assert REDUCTION_MEANING.keys() == REDUCTIONS
 
 
-#: Eager has no check_index, and no nextafter of float16.
+#: Eager has no checks of an index, and no nextafter of float16.
 CASES = [
     (op, dtype)
     for op in OPS
     for dtype in sorted(LOOP_DTYPES, key=str)
-    if accepts(op, dtype) and op != "check_index" and (op, dtype) != ("nextafter", torch.float16)
+    if accepts(op, dtype) and op not in INDEX_CHECKS and (op, dtype) != ("nextafter", torch.float16)
 ]
 
 
@@ -85,6 +85,14 @@ def test_check_index_wraps_negative_ones_and_refuses_others() -> None:
     for wrong in (3, -4):
         with pytest.raises(IndexError):
             scalar("check_index", (torch.tensor([wrong]), size), torch.int64)
+
+
+def test_check_element_refuses_negative_ones_too() -> None:
+    size = torch.tensor([3])
+    assert scalar("check_element", (torch.tensor([0, 2]), size), torch.int64).tolist() == [0, 2]
+    for wrong in (3, -1):
+        with pytest.raises(RuntimeError):
+            scalar("check_element", (torch.tensor([wrong]), size), torch.int64)
 
 
 @pytest.mark.parametrize("dtype", sorted(LOOP_DTYPES, key=str), ids=str)
