@@ -15,7 +15,7 @@ from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.nodes import Buffer, Extern, InputSpec, Program, SizeBinding, View
 from inductor_cpu.ir.ops import LOOP_DTYPES
-from inductor_cpu.lower import extern
+from inductor_cpu.lower import extern, residual
 from inductor_cpu.lower.computed import definition, size_function
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.rules import RULES
@@ -151,6 +151,8 @@ class _GraphLowering:
                 return known
         if self.has_new_sizes(node):
             return self.call_extern(node, args, kwargs, "the size of its result depends on data")
+        if residual.can_update(self.ctx, node, self.env):
+            return residual.update(self.ctx, node, tuple(args))
         lower = RULES.get(node.target)
         if lower is None and isinstance(fake, torch.SymFloat):
             value = self.float_size(fake)
