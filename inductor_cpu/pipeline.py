@@ -28,6 +28,7 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
 from inductor_cpu.graph.passes import run_passes
+from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
@@ -137,6 +138,8 @@ def _compile(
     with trace.stage("graph"):
         nodes = len(gm.graph.nodes)
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
+        if kind == "inference":
+            correct_strides(gm)
         choice = _LinearChoice(config)
         prepared = run_passes(
             gm,

@@ -1,0 +1,149 @@
+"""Results whose fake tensors have other strides than eager's: torch computes those of some operators in Python, by
+other rules than its kernels follow.
+
+Only for graphs without gradients: what AOTAutograd makes of a result beside them (a view of it) counts on the fake one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._guards import detect_fake_mode
+
+from inductor_cpu.graph.edit import StrideSpreader, args_of, aten, fake
+
+#: Which dimension is the outermost, the next, ... in memory.
+Order = Sequence[int]
+
+
+def correct_strides(gm: fx.GraphModule) -> int:
+    """Give the results of the operators in `_ORDERS` the strides of eager mode, and what follows from them; returns
+    how many they were."""
+    spreader, count = StrideSpreader(gm.graph), 0
+    for node in list(gm.graph.nodes):
+        spreader.visit(node)
+        rule = _ORDERS.get(node.target) if node.op == "call_function" else None
+        if rule is not None and _correct(node, rule, spreader):
+            count += 1
+    return count
+
+
+def _correct(node: fx.Node, rule: Callable[[fx.Node], Order | None], spreader: StrideSpreader) -> bool:
+    value = fake(node)
+    result = value[0] if isinstance(value, list | tuple) else value
+    if any(_hint(n) is None for n in (*result.shape, *result.stride())) or result.numel() == 0:
+        return False
+    order = rule(node)
+    if order is None:
+        return False
+    made = _laid_out(result, order)
+    if all(
+        n == 1 or a == b
+        for n, a, b in zip(_hints(made.shape), _hints(made.stride()), _hints(result.stride()), strict=True)
+    ):
+        return False
+    spreader.changed(node, value)
+    node.meta["val"] = type(value)([made, *value[1:]]) if isinstance(value, list | tuple) else made
+    return True
+
+
+def _laid_out(value: torch.Tensor, order: Order) -> torch.Tensor:
+    """A dense fake tensor like `value`, with its dimensions in this order in memory."""
+    mode = detect_fake_mode([value])
+    assert mode is not None
+    back = [list(order).index(d) for d in range(value.dim())]
+    with mode:
+        return torch.empty([value.shape[d] for d in order], dtype=value.dtype).permute(back)
+
+
+def _hint(number: Any) -> int | None:
+    return number.node.hint if isinstance(number, torch.SymInt) else number
+
+
+def _hints(numbers: Sequence[Any]) -> list[int]:
+    return [_hint(n) or 0 for n in numbers]
+
+
+# -- the rules of torch's kernels --------------------------------------------------------------------------------------
+def _contiguous(node: fx.Node) -> Order:
+    value = fake(node)
+    return range((value[0] if isinstance(value, list | tuple) else value).dim())
+
+
+def _of_format(node: fx.Node) -> Order:
+    """Channels-last if the first argument is, else contiguous."""
+    x = fake(args_of(node)[0])
+    for dim, layout in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if x.dim() == dim and not x.is_contiguous() and x.is_contiguous(memory_format=layout):
+            return (0, *range(2, dim), 1)
+    return range(x.dim())
+
+
+def _iterated(*operands: torch.Tensor) -> Order | None:
+    """The order that torch's iterator gives the result of an elementwise kernel. Operands are on the meta device."""
+    kernels: dict[int, Callable[..., torch.Tensor]] = {1: torch.neg, 2: torch.add, 3: torch.addcmul}
+    if len(operands) not in kernels:
+        return None
+    made = kernels[len(operands)](*operands)
+    strides = made.stride()
+    return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+
+
+def _meta(x: torch.Tensor) -> torch.Tensor:
+    """A float on the meta device that lies in memory as `x` does at this compile."""
+    return torch.empty_strided(_hints(x.shape), _hints(x.stride()), device="meta")
+
+
+def _elementwise(node: fx.Node) -> Order | None:
+    values = [fake(a) for a in args_of(node)]
+    return _iterated(*(_meta(v) for v in values if isinstance(v, torch.Tensor)))
+
+
+def _indexed(node: fx.Node) -> Order | None:
+    """Advanced indexing walks the tensor, where the indices do not tell, and the indices together."""
+    x, indices = _meta(fake(args_of(node)[0])), [fake(i) for i in args_of(node)[1]]
+    given = [k for k, index in enumerate(indices) if index is not None]
+    if any(indices[k].dtype in (torch.bool, torch.uint8) for k in given):
+        return None
+    front = given[0] if given[-1] - given[0] + 1 == len(given) else 0
+    kept = [d for d in range(x.dim()) if d not in given]
+    before, after = kept[:front], kept[front:]
+    shape = torch.broadcast_shapes(*(_hints(indices[k].shape) for k in given))
+    sizes = [*(x.shape[d] for d in before), *shape, *(x.shape[d] for d in after)]
+    strides = [*(x.stride(d) for d in before), *(0 for _ in shape), *(x.stride(d) for d in after)]
+    walked = [torch.empty_strided(sizes, strides, device="meta")]
+    for k in given:
+        index = _meta(indices[k])
+        walked.append(index[(..., *(None for _ in after))])
+    return _iterated(*walked)
+
+
+_BATCH_NORMS = (
+    aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.default,
+    aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_functional.default,
+    aten._batch_norm_with_update_functional.default,
+)
+_BY_PYTHON = (
+    aten.copysign.Tensor,
+    aten.div.Tensor_mode,
+    aten.floor_divide.default,
+    aten.heaviside.default,
+    aten.logaddexp.default,
+    aten.logaddexp2.default,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
+    aten.special_xlog1py.default,
+    aten.xlogy.Tensor,
+)
+_ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
+    aten.pow.Scalar: _contiguous,
+    aten.index.Tensor: _indexed,
+    **dict.fromkeys(_BATCH_NORMS, _of_format),
+    **dict.fromkeys(_BY_PYTHON, _elementwise),
+}

@@ -1,0 +1,70 @@
+"""Strides of results where torch's fake tensors have others than its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.e2e.support import assert_same
+
+Tensor = torch.Tensor
+
+X = torch.randn(3, 4, 5).permute(2, 0, 1)
+SMALL = torch.rand(4, 3).t() + 0.5
+IMAGE = torch.randn(2, 4, 5, 6)
+GRID = torch.tensor([[0, 1, 2], [2, 1, 0]])
+
+CASES: dict[str, Callable[[], Tensor]] = {
+    "number to a power": lambda: 2.0**X + 1,
+    "number to a power, flattened": lambda: (2.0**X).flatten(1).relu(),
+    "index of transposed positions": lambda: X[GRID.t()],
+    "index of two transposed tensors": lambda: X[:, GRID.t(), GRID.t() + 1],
+    "index behind a kept dimension": lambda: X.contiguous()[:, GRID.t()].sin(),
+    "index with a dimension between": lambda: X[GRID.t(), :, GRID.t()],
+    "index of a small tensor": lambda: torch.zeros(1)[torch.zeros(2, 7, dtype=torch.int64).t()],
+    "copysign": lambda: torch.copysign(SMALL, torch.tensor(-1.0)),
+    "logical_and": lambda: torch.logical_and(X, SMALL.t()[:, :3].t()[0, 0]),
+    "logical_or of broadcast": lambda: torch.logical_or(torch.randn(10, 1, 5).permute(2, 1, 0), torch.randn(10, 5).t()),
+    "floor division": lambda: SMALL // torch.tensor(0.3),
+    "xlogy": lambda: torch.xlogy(X, SMALL[:, :1]),
+    "batch norm of three dimensions": lambda: F.batch_norm(X, None, None, training=True),
+    "batch norm of an image": lambda: F.batch_norm(IMAGE.transpose(2, 3), None, None, training=True),
+    "batch norm, channels last": lambda: F.batch_norm(
+        IMAGE.to(memory_format=torch.channels_last), None, None, training=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_have_the_strides_of_eager(name: str) -> None:
+    with torch.no_grad():
+        expected = CASES[name]()
+        actual = torch.compile(CASES[name], backend="icpu")()
+    assert_same(actual, expected)
+    assert actual.stride() == expected.stride()
+
+
+def test_strides_of_symbolic_sizes() -> None:
+    def both(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        return 2.0**x, x[index] * 2
+
+    compiled = torch.compile(both, backend="icpu", dynamic=True)
+    with torch.no_grad():
+        for sizes in ((3, 4, 5), (6, 2, 7)):
+            x = torch.randn(sizes).permute(2, 0, 1)
+            assert_same(compiled(x, GRID.t()), both(x, GRID.t()))
+
+
+def test_a_view_beside_its_base_is_still_a_view_of_it() -> None:
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = 2.0**x
+        return y, y.transpose(0, 1)
+
+    for grad in (False, True):
+        x = torch.randn(3, 4, 5).permute(2, 0, 1).requires_grad_(grad)
+        expected, actual = both(x), torch.compile(both, backend="icpu")(x)
+        torch.testing.assert_close(actual, expected)
+        assert actual[0].data_ptr() == actual[1].data_ptr()
