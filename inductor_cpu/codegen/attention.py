@@ -40,13 +40,13 @@ def generate_attention(node: Attention, buffers: Mapping[str, Buffer], choices: 
     row, writer = ATTENTION_KERNELS[node.kernel], Writer()
     element = ELEMENT[buffers[node.q.buffer].dtype]
     mask = f"{_SPACE}::None" if node.mask is None else ELEMENT[buffers[node.mask.buffer].dtype]
-    writer.line(f'#include "../{row.header}"')
+    writer.line(f'#include "../attention/{row.header}"')
     writer.line('#include "../attention/attention.h"')
     head = f'extern "C" int64_t {PLACEHOLDER}(void* const* buffers, const int64_t* sizes)'
     with writer.block(head):
         empty = "kNan" if node.nan_rows else "kZero"
         flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}"
-        writer.line(f"{_SPACE}::Attention<icpu::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
+        writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
         writer.line("kernel.sizes = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]};")
         writer.line(f"kernel.scale = {float(node.scale)!r};")
         pointer, at = 0, 7

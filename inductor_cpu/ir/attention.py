@@ -12,9 +12,9 @@ import torch
 
 @dataclass(frozen=True)
 class AttentionKernel:
-    """A way to compute attention. header, code: of the micro kernel of its two products, below templates/, and its
-    class; dtypes: of queries, keys and values; isas: what it may be compiled for; micro_kernel: the row of
-    `MICRO_KERNELS` that must be usable, or None."""
+    """A way to compute attention. header, code: file in templates/attention with the micro kernel of its two
+    products, and its class; dtypes: of queries, keys and values; isas: what it may be compiled for; micro_kernel: the
+    row of `MICRO_KERNELS` that must be usable, or None."""
 
     name: str
     header: str
@@ -26,24 +26,14 @@ class AttentionKernel:
 
 _FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
-#: The fastest first. Kernels of float elements convert what they pack.
+#: The fastest first. The kernel of floats converts what it packs.
 ATTENTION_KERNELS: Mapping[str, AttentionKernel] = {
     row.name: row
     for row in (
         AttentionKernel(
-            "amx_bf16",
-            "gemm/amx_bf16.h",
-            "gemm::AmxBf16",
-            frozenset({torch.bfloat16}),
-            frozenset({"avx512"}),
-            "amx_bf16",
+            "amx_bf16", "amx_bf16.h", "AmxBf16", frozenset({torch.bfloat16}), frozenset({"avx512"}), "amx_bf16"
         ),
-        AttentionKernel(
-            "fma_f32", "attention/fma_f32.h", "attention::FmaF32", _FLOATS, frozenset({"avx512"}), "fma_f32"
-        ),
-        AttentionKernel(
-            "vec_f32", "attention/vec_f32.h", "attention::VecF32", _FLOATS, frozenset({"avx512", "avx2"}), None
-        ),
+        AttentionKernel("vec_f32", "vec_f32.h", "VecF32", _FLOATS, frozenset({"avx512", "avx2"}), None),
     )
 }
 

@@ -1,8 +1,8 @@
 // out = softmax(q @ k^T * scale + mask) @ v, in blocks of queries and keys, without the matrix of scores in memory.
 //
 // A block of queries meets one block of keys after the other: scores by a micro kernel of templates/gemm, their softmax
-// with running maxima and sums, and the weights times the values by the micro kernel again; what was summed before is
-// scaled down where a larger score comes. Keys and values are packed for the micro kernel once for each head and
+// with running sums, and the weights times the values by the micro kernel again; what was summed before is scaled down
+// where a much larger score comes. Keys and values are packed for the micro kernel once for each head and
 // thread, as far as its queries need them.
 //
 // Preconditions: neighbouring values of a row of q, k, v, out and mask lie side by side; other strides are any. heads is
@@ -33,7 +33,7 @@ struct None {};
 enum class Empty { kZero, kNan };
 
 // Keys that the scores and weights of one block of queries are for, so that both stay in the L1 and L2 caches.
-inline constexpr int64_t kKeysAtOnce = 512;
+inline constexpr int64_t kKeysAtOnce = 256;
 
 template <class Micro, class T, class MaskElement, bool causal, Empty empty>
 class Attention {
@@ -122,26 +122,26 @@ class Attention {
             int64_t packed_end, Running* running) const {
     const int64_t width = round_up(end - begin, kColumns), packed_width = round_up(packed_end - begin, kColumns);
     for (int64_t key = 0; key < width; key += kColumns) {
-      const Element* const panel = to.keys + (begin + key) * depth_();
-      Micro::block(to.queries, panel, panel + kColumns * depth_(), to.scores + key * kBlock, rows, depth_(), false);
+      Micro::block(to.queries, to.keys + (begin + key) * depth_(), to.scores + key * kBlock, rows, depth_(), false);
     }
     const float unit = std::abs(scale);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t count = std::max<int64_t>(0, causal ? std::min(end, first + r + 1) - begin : end - begin);
       float* const scores = to.scores + r * kColumns;
+      if (r == kBlock / 2) Micro::stay_awake();
       float factor;
       if constexpr (kMasked) {
         Rows::add_mask(scores, count, unit, mask.at(b, h, first + r) + begin);
-        factor = Rows::row(scores, count, width, kLog2E, running[r], to.weights + r * kStep);
+        factor = Rows::row(scores, count, width, begin == 0, kLog2E, running[r], to.weights + r * kStep);
       } else {
-        factor = Rows::row(scores, count, width, unit * kLog2E, running[r], to.weights + r * kStep);
+        factor = Rows::row(scores, count, width, begin == 0, unit * kLog2E, running[r], to.weights + r * kStep);
       }
       if (begin > 0 && factor != 1) scale_sums(to.sums + r * kColumns, factor);
     }
     for (int64_t panel = 0; panel < panels_(); ++panel) {
       const Element* const values = to.values + (begin * panels_() + panel * packed_width) * kColumns;
       float* const sums = to.sums + panel * kBlock * kColumns;
-      Micro::block(to.weights, values, values + packed_width * kColumns, sums, rows, width, begin > 0);
+      Micro::block(to.weights, values, sums, rows, width, begin > 0);
     }
   }
 
@@ -160,18 +160,17 @@ class Attention {
       const float sum = keys > 0 ? total_of(running[r].sums) : 0.0f;
       const float factor = sum == 0 ? (empty == Empty::kNan && sizes.keys > 0 ? kNan<float> : 0.0f) : 1 / sum;
       T* const place = out.at(b, h, first + r);
-      for (int64_t c = 0; c < sizes.columns; c += kLanes) {
-        const float* const from = to.sums + (c / kColumns * kBlock + r) * kColumns + c % kColumns;
-        const Vec<float> value{{sum == 0 ? splat_reg(factor) : Rows::load_scores(from) * splat_reg(factor)}};
-        if (c + kLanes <= sizes.columns) {
-          store_unit(place + c, value);
-        } else {
-          store_unit(place + c, Tail(sizes.columns - c).bits, value);
+      for (int64_t panel = 0; panel < panels_(); ++panel) {
+        const float* const from = to.sums + (panel * kBlock + r) * kColumns;
+        Reg<float> value[kColumns / kLanes];
+        for (int i = 0; i < kColumns / kLanes; ++i) {
+          value[i] = sum == 0 ? splat_reg(factor) : Rows::load_scores(from + i * kLanes) * splat_reg(factor);
         }
+        Pack::store(place + panel * kColumns, value, sizes.columns - panel * kColumns);
       }
       if (log_sums.data != nullptr) {
         const float unit = kMasked ? 1.0f : std::abs(scale);
-        *log_sums.at(b, h, first + r) = running[r].largest * unit + std::log(sum);
+        *log_sums.at(b, h, first + r) = running[r].base * unit + std::log(sum);
       }
     }
   }

@@ -2,7 +2,7 @@
 //
 // Preconditions: neighbouring values of a row lie side by side in memory; rows are `stride` elements apart. `depth`
 // values of a row are read, and no more. What is beyond the end of a panel's rows or depth becomes 0. The layouts are
-// those of templates/gemm: Micro::kBlock rows of a first operand; panels of Micro::kColumns columns of a second one.
+// those of the micro kernels: Micro::kBlock rows of a first operand; panels of Micro::kColumns columns of a second one.
 #pragma once
 
 #include "../gemm/multiply.h"
@@ -55,6 +55,19 @@ struct Packing {
     }
   }
 
+  // At most `count` of a panel's columns of one row of the result.
+  static ICPU_INLINE void store(T* to, const Reg<float> (&value)[Micro::kColumns / kLanes], int64_t count) {
+#pragma GCC unroll 2
+    for (int i = 0; i < Micro::kColumns / kLanes; ++i) {
+      const int64_t left = count - i * kLanes;
+      if (left >= kLanes) {
+        store_unit(to + i * kLanes, Vec<float>{{value[i]}});
+      } else if (left > 0) {
+        store_unit(to + i * kLanes, Tail(left).bits, Vec<float>{{value[i]}});
+      }
+    }
+  }
+
   // A panel of `width` columns of the values: for each key, rounded up to whole panels of keys, for each column.
   static void values(const T* from, int64_t stride, int64_t count, int64_t width, float* out) {
     for (int64_t key = 0; key < round_up(count, Micro::kColumns); ++key) {
@@ -80,6 +93,12 @@ struct Packing<Micro, bf16, bf16> {
         _mm512_store_si512(out, _mm512_xor_si512(value, flip));
       }
     }
+  }
+
+  // The instruction takes denormals for zero, as it does where it rounds the weights.
+  static ICPU_INLINE void store(bf16* to, const Reg<float> (&value)[2], int64_t count) {
+    const auto some = static_cast<__mmask32>(count < 32 ? (1u << count) - 1 : ~0u);
+    _mm512_mask_storeu_epi16(to, some, (__m512i)_mm512_cvtne2ps_pbh(value[1], value[0]));
   }
 
   // Pairs of neighbouring depths stay together: a transpose of 32-bit words.

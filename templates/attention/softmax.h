@@ -1,4 +1,4 @@
-// The softmax of one block of scores, row by row, with running maxima and sums.
+// The softmax of one block of scores, row by row, with running sums.
 //
 // Preconditions: scores lie as a micro kernel leaves them (panels of Micro::kColumns keys, in each Micro::kBlock rows);
 // weights are written as it reads its first operand. In each row the first `keys` keys count; weights up to `end`, a
@@ -38,28 +38,27 @@ inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
 #endif
 }
 
-inline ICPU_INLINE float largest(Reg<float> a) {
+inline ICPU_INLINE float total_of(Reg<float> a) {
 #if defined(CPU_CAPABILITY_AVX512)
-  return _mm512_reduce_max_ps(a);
+  return _mm512_reduce_add_ps(a);
 #else
-  const __m128 four = _mm_max_ps(low_half(a), high_half(a));
-  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+  const __m128 four = _mm_add_ps(low_half(a), high_half(a));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 #endif
 }
 
-inline ICPU_INLINE float total_of(Reg<float> a) {
-  float sum[kLanes];
-  std::memcpy(sum, &a, sizeof(a));
-  for (int n = kLanes / 2; n > 0; n /= 2) {
-    for (int i = 0; i < n; ++i) sum[i] += sum[i + n];
-  }
-  return sum[0];
+inline ICPU_INLINE bool any_above(Reg<float> a, float bound) {
+#if defined(CPU_CAPABILITY_AVX512)
+  return _mm512_cmp_ps_mask(a, splat_reg(bound), _CMP_GT_OQ) != 0;
+#else
+  return _mm256_movemask_ps(_mm256_cmp_ps(a, splat_reg(bound), _CMP_GT_OQ)) != 0;
+#endif
 }
 
-// What is known of a row after some blocks: the largest score, and sums of weights in lanes.
+// What is known of a row after some blocks of keys: the score whose weight is 1, and sums of weights in lanes.
 struct Running {
-  float largest = -kInf<float>;
+  float base = -kInf<float>;
   Reg<float> sums = {};
 };
 
@@ -69,6 +68,8 @@ struct Softmax {
   static constexpr int64_t kPanel = int64_t(Micro::kBlock) * Micro::kColumns;
   static constexpr int kVectors = Micro::kColumns / kLanes;
   static constexpr int kTerms = std::is_same_v<Element, bf16> ? 5 : 6;
+  // Of a score far above the base, float keeps fewer bits behind the point.
+  static constexpr float kRange = std::is_same_v<Element, bf16> ? 32 : 8;
 
   static ICPU_INLINE Reg<float> load_scores(const float* scores) {
     Reg<float> value;
@@ -84,70 +85,95 @@ struct Softmax {
     return select(first_lanes(count), Vec<float>{{value}}, splat<1>(other)).r[0];
   }
 
-  // The weight of a score is 2^((score - base) * unit).
+  // The weight of a score is 2^of(score), with of(score) = (score - base) * unit.
   struct Exponent {
     Reg<float> base, unit, shift;
     Exponent(float base_, float unit_)
         : base(splat_reg(base_)), unit(splat_reg(unit_)), shift(splat_reg(-base_ * unit_)) {}
     // With a mask the difference comes first: programs write the smallest float where a key does not count.
     ICPU_INLINE Reg<float> of(Reg<float> score) const {
-      return power_of_two<kTerms>(masked ? (score - base) * unit : fma_reg(score, unit, shift));
+      return masked ? (score - base) * unit : fma_reg(score, unit, shift);
     }
   };
 
-  // One row. A score more by one is a factor of 2^unit. Returns the factor for what was summed before.
-  static float row(float* scores, int64_t keys, int64_t end, float unit, Running& running, Element* weights) {
-    Reg<float> largest_of[kVectors];
-    for (auto& value : largest_of) value = splat_reg(-kInf<float>);
-    const int64_t whole = keys / Micro::kColumns;
-    for (int64_t panel = 0; panel < whole; ++panel) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        largest_of[v] = raw_max(largest_of[v], load_scores(scores + panel * kPanel + v * kLanes));
+  // The weights of one row and block of keys; a score more by one is a factor of 2^unit. Returns the factor for what was
+  // summed before.
+  //
+  // The base need not be the largest score: weights are floats, or bf16 with the same exponents, so any base does that
+  // leaves them in range. The row's first score usually does. Where a weight would exceed 2^kRange, the largest score of
+  // the block becomes the base.
+  static ICPU_INLINE float row(const float* scores, int64_t keys, int64_t end, bool first, float unit,
+                               Running& running, Element* weights) {
+    if (first) running.base = scores[0];
+    if (running.base > -kInf<float> && weigh<true>(scores, keys, end, unit, running, weights)) return 1;
+    return rebase(scores, keys, end, unit, running, weights);
+  }
+
+  static __attribute__((noinline)) float rebase(const float* scores, int64_t keys, int64_t end, float unit,
+                                                Running& running, Element* weights) {
+    const float before = running.base, now = largest(scores, keys);
+    if (now == -kInf<float>) {  // no key so far
+      for (int64_t panel = 0; panel < end / Micro::kColumns; ++panel) {
+        const Reg<float> none[kVectors] = {};
+        Reg<float> nothing[kVectors] = {};
+        put(weights + panel * kPanel, none, nothing);
       }
+      return 1;
     }
-    const int64_t left = keys - whole * Micro::kColumns;
-    for (int v = 0; v < kVectors && v * kLanes < left; ++v) {
-      const Reg<float> value = load_scores(scores + whole * kPanel + v * kLanes);
-      largest_of[v] = raw_max(largest_of[v], or_else(left - v * kLanes, value, -kInf<float>));
-    }
-#pragma GCC unroll 4
-    for (int v = 1; v < kVectors; ++v) largest_of[0] = raw_max(largest_of[0], largest_of[v]);
-    const float before = running.largest;
-    running.largest = std::max(before, largest(largest_of[0]));
-    // Without any key yet, all weights are 0.
-    const float base = running.largest == -kInf<float> ? 0.0f : running.largest;
-    float factor = 1;
-    if (before != running.largest) {
-      factor = power_of_two<6>(splat_reg((before - base) * unit))[0];
-      running.sums *= splat_reg(factor);
-    }
-    const Exponent exponent(base, unit);
-    Reg<float> sums[kVectors] = {running.sums};
+    running.base = now;
+    const float factor = before == -kInf<float> ? 0.0f : power_of_two<6>(splat_reg((before - now) * unit))[0];
+    running.sums *= splat_reg(factor);
+    weigh<false>(scores, keys, end, unit, running, weights);
+    return factor;
+  }
+
+  // Adds the weights to the row's sums; if `limited`, gives up where one is out of range.
+  template <bool limited>
+  static ICPU_INLINE bool weigh(const float* scores, int64_t keys, int64_t end, float unit, Running& running,
+                                Element* weights) {
+    const Exponent exponent(running.base, unit);
+    Reg<float> sums[kVectors] = {running.sums}, most[kVectors] = {};
+    const int64_t whole = keys / Micro::kColumns;
     for (int64_t panel = 0; panel < whole; ++panel) {
       Reg<float> weight[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        const Reg<float> score = load_scores(scores + panel * kPanel + v * kLanes);
-        weight[v] = exponent.of(score);
-        sums[v] += weight[v];
+        const Reg<float> power = exponent.of(load_scores(scores + panel * kPanel + v * kLanes));
+        if constexpr (limited) most[v] = raw_max(most[v], power);
+        weight[v] = power_of_two<kTerms>(power);
       }
-      put(weights + panel * kPanel, weight);
+      put(weights + panel * kPanel, weight, sums);
     }
     for (int64_t panel = whole; panel < end / Micro::kColumns; ++panel) {
       Reg<float> weight[kVectors];
       for (int v = 0; v < kVectors; ++v) {
-        const Reg<float> score = load_scores(scores + panel * kPanel + v * kLanes);
         const int64_t count = keys - panel * Micro::kColumns - v * kLanes;
-        weight[v] = or_else(count, exponent.of(score), 0.0f);
-        sums[v] += weight[v];
+        const Reg<float> score = load_scores(scores + panel * kPanel + v * kLanes);
+        const Reg<float> power = or_else(count, exponent.of(score), -kInf<float>);
+        if constexpr (limited) most[v] = raw_max(most[v], power);
+        weight[v] = power_of_two<kTerms>(power);
       }
-      put(weights + panel * kPanel, weight);
+      put(weights + panel * kPanel, weight, sums);
     }
 #pragma GCC unroll 4
-    for (int v = 1; v < kVectors; ++v) sums[0] += sums[v];
+    for (int v = 1; v < kVectors; ++v) {
+      sums[0] += sums[v];
+      most[0] = raw_max(most[0], most[v]);
+    }
+    if (limited && any_above(most[0], kRange)) return false;
     running.sums = sums[0];
-    return factor;
+    return true;
+  }
+
+  // Of the first `keys` scores; NaN if one is.
+  static float largest(const float* scores, int64_t keys) {
+    float found = -kInf<float>;
+    for (int64_t key = 0; key < keys; ++key) {
+      const float score = scores[key / Micro::kColumns * kPanel + key % Micro::kColumns];
+      if (!(score <= found)) found = score;
+      if (score != score) break;
+    }
+    return found;
   }
 
   // scores * scale + mask for the first `keys` keys of a row.
@@ -169,16 +195,20 @@ struct Softmax {
   }
 
  private:
-  // The weights of one row and panel.
-  static ICPU_INLINE void put(Element* to, const Reg<float> (&weight)[kVectors]) {
+  // Stores the weights of one row and panel, and adds them to the sums as they are stored: the error of a rounded weight
+  // then is in the divisor too, and cancels where one key has nearly all the weight.
+  static ICPU_INLINE void put(Element* to, const Reg<float> (&weight)[kVectors], Reg<float> (&sums)[kVectors]) {
     if constexpr (std::is_same_v<Element, float>) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         std::memcpy(to + v * Micro::kBlock * Micro::kStep, &weight[v], sizeof(weight[v]));
+        sums[v] += weight[v];
       }
     } else {
 #if defined(__AVX512BF16__)
-      _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(weight[1], weight[0]));
+      const __m512bh rounded = _mm512_cvtne2ps_pbh(weight[1], weight[0]);
+      _mm512_store_si512(to, (__m512i)rounded);
+      sums[0] = _mm512_dpbf16_ps(sums[0], rounded, (__m512bh)_mm512_set1_epi16(0x3f80));
 #endif
     }
   }

@@ -131,6 +131,10 @@ def error(value: torch.Tensor, exact: torch.Tensor) -> float:
 BOUND = {torch.float32: 2e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
 
 
+#: The same for the logarithms of the divisors: those of tiles are sums of weights rounded to bf16.
+SUM_BOUND = {"amx_bf16": 2**-8, "vec_f32": 2e-5}
+
+
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_any_sizes_and_strides_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
@@ -150,7 +154,7 @@ def test_any_sizes_and_strides_are_right(kernel: str, isa: str, dtype: torch.dty
         out, sums = run(address, 0.3, q, k, v, values)
         exact, exact_sums = reference(q, k, v, values, 0.3, mask == "causal")
         assert error(out, exact) <= BOUND[dtype]
-        torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=2e-5 if dtype == torch.float32 else 1e-3)
+        torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=SUM_BOUND[kernel])
 
 
 def reference(
@@ -180,7 +184,7 @@ def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.
     out, sums = run(address, 0.3, q, k, v, mask)
     exact, exact_sums = attend(q, k, v, mask, 0.3, False, nan_rows)
     torch.testing.assert_close(out, exact, rtol=1e-2, atol=4 * BOUND[dtype], equal_nan=True)
-    torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=SUM_BOUND[kernel])
 
 
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
