@@ -11,6 +11,7 @@ from torch.nn import functional as F
 import inductor_cpu
 from inductor_cpu.kernels.attention import choose
 from inductor_cpu.targets.cpu import detect, target_for
+from tests.e2e.support import assert_like_eager
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -82,6 +83,13 @@ def test_one_compile_serves_any_length(dtype: torch.dtype) -> None:
 
 
 @torch.no_grad()
+def test_heads_of_one_element_are_rows() -> None:
+    """Any stride is right for a dimension of one element."""
+    heads = [torch.randn(2, 3, 2, 1) for _ in range(3)]
+    with torch.no_grad():
+        assert_like_eager(lambda *x: F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in x)), *heads)
+
+
 def test_narrower_vectors_compute_attention_too() -> None:
     if choose(torch.float32, target_for(256)).kernel is None:
         pytest.skip("this CPU has no AVX2")
