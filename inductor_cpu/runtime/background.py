@@ -1,8 +1,9 @@
 """Builds that run beside the program: the native executor while Dynamo traces, the precompiled prelude afterwards.
 
-They cost nothing if the cache has both. The prelude waits until this process has compiled its first kernels: to
-precompile it takes longer than to read it in every unit of one graph, and would take the cores from both. A build that
-fails here is only noted: who needs its result builds it again in the foreground and gets the error.
+They cost nothing if the cache has both. The prelude waits until this process has compiled its first kernels, and some
+seconds more, in which the first call packs weights and runs: to precompile it takes longer than to read it in every
+unit of one graph, and would take the cores from all of these. A build that fails here is only noted: who needs its
+result builds it again in the foreground and gets the error.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from inductor_cpu.runtime.executor import build_executor
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
+
+_HEADER_DELAY = 4.0
+"""Seconds between the first kernels and the precompilation of the prelude."""
 
 _PATIENCE = 5.0
 """Seconds that the end of the program waits for a build that was stopped."""
@@ -39,14 +43,18 @@ class BackgroundBuilds:
         self._threads: list[threading.Thread] = []
         self._processes = ProcessGroup()
         self._stopping = False
+        self._hurry = threading.Event()
 
-    def start(self, name: Hashable, title: str, work: Callable[[ProcessGroup], object]) -> Future[None]:
-        """Run `work` once per `name`; the future is done, without an exception, when it has ended."""
+    def start(
+        self, name: Hashable, title: str, work: Callable[[ProcessGroup], object], delay: float = 0.0
+    ) -> Future[None]:
+        """Run `work` once per `name`, `delay` seconds from now or when somebody waits for it. The future is done, without
+        an exception, when it has ended."""
         with self._lock:
             if name in self._builds:
                 return self._builds[name]
             earlier, done = list(self._builds.values()), Future[None]()
-            work_args = (earlier, done, title, work)
+            work_args = (earlier, done, title, work, delay)
             thread = threading.Thread(target=self._run, args=work_args, name=f"icpu {title}", daemon=True)
             # At the end before what was registered earlier, such as the removal of a temporary cache.
             atexit.unregister(self.stop)
@@ -60,22 +68,32 @@ class BackgroundBuilds:
         """Wait for everything that was started."""
         with self._lock:
             builds = list(self._builds.values())
+        self._hurry.set()
         for build in builds:
             build.result()
+        self._hurry.clear()
 
     def stop(self) -> None:
         """Kill the compilers that run for this process, and let the threads delete their temporary files."""
         self._stopping = True
+        self._hurry.set()
         self._processes.cancel()
         for thread in self._threads:
             thread.join(_PATIENCE)
 
     def _run(
-        self, earlier: list[Future[None]], done: Future[None], title: str, work: Callable[[ProcessGroup], object]
+        self,
+        earlier: list[Future[None]],
+        done: Future[None],
+        title: str,
+        work: Callable[[ProcessGroup], object],
+        delay: float,
     ) -> None:
         try:
+            self._hurry.wait(delay)
             wait(earlier)
-            work(self._processes)
+            if not self._stopping:
+                work(self._processes)
         except Exception as error:
             if not self._stopping:
                 log.warning("%s was not built in the background: %s", title, error)
@@ -96,7 +114,7 @@ def start_header_build(target: Target, prelude: Path, cache: KernelCache, toolch
     """Start precompiling the prelude if the cache lacks that; returns at once."""
     builder = Builder(target, prelude, cache, toolchain)
     name = (str(cache.root), "header", builder.key)
-    _BUILDS.start(name, "the precompiled header", lambda ps: precompile(builder, ps))
+    _BUILDS.start(name, "the precompiled header", lambda ps: precompile(builder, ps), _HEADER_DELAY)
 
 
 def wait_for_background_builds() -> None:

@@ -37,6 +37,8 @@ COMMON_FLAGS = (
 )
 KERNEL_FLAGS = ("-O3", "-fopenmp")
 EXECUTOR_FLAGS = ("-O1", "-fvisibility=hidden")
+#: A compile needs some hundred MiB in any case: to collect garbage below that takes a tenth of its time.
+GCC_FLAGS = ("--param", "ggc-min-expand=400", "--param", "ggc-min-heapsize=700000")
 #: AddressSanitizer and UndefinedBehaviorSanitizer. They go on after a report, so that one run shows them all. The types
 #: of torch have no type information for `vptr`.
 SANITIZER_FLAGS = (
@@ -90,7 +92,11 @@ class Toolchain:
 
     def kernel_flags(self, target: Target) -> tuple[str, ...]:
         """Flags of kernels and of their precompiled header: these must be the same for both."""
-        return (*COMMON_FLAGS, *KERNEL_FLAGS, *self.sanitizer_flags, *target.flags)
+        return (*COMMON_FLAGS, *KERNEL_FLAGS, *self._family_flags, *self.sanitizer_flags, *target.flags)
+
+    @property
+    def _family_flags(self) -> tuple[str, ...]:
+        return GCC_FLAGS if self.family == "gcc" else ()
 
     @property
     def sanitizer_flags(self) -> tuple[str, ...]:
@@ -134,6 +140,7 @@ class Toolchain:
             *self.command,
             *COMMON_FLAGS,
             *EXECUTOR_FLAGS,
+            *self._family_flags,
             *self.sanitizer_flags,
             *self.includes,
             "-isystem",

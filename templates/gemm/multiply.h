@@ -2,10 +2,13 @@
 // in the cache.
 //
 // Preconditions: B is packed in panels of Micro::kColumns columns; a panel holds its columns for all of the depth,
-// rounded up to Micro::kStep with zeros, in the order in which the micro kernel reads them. `pack(row, rows, from, depth,
-// out)` writes `rows` rows of A from `row` on, at most kBlock, `depth` values each from `from` on (a multiple of kDepth), in the micro
-// kernel's order, zeros beyond the end. C exists only in blocks of float: `epilogue(row, height, panel, width, c)` gets each block once, complete, with leading
-// dimension Micro::kColumns; its first column is panel * kColumns.
+// rounded up to Micro::kStep with zeros, in the order in which the micro kernel reads them.
+//   pack(row, rows, from, depth, out)
+//     writes rows of A from `row` on, at most kBlock, and of each `depth` values from `from` on (a multiple of kDepth), in
+//     the micro kernel's order, zeros beyond the end.
+//   epilogue(row, height, panel, width, c)
+//     gets each block of C once, complete, with leading dimension Micro::kColumns; its first column is panel * kColumns.
+// C exists only in blocks of float.
 //
 // A micro kernel is a class with
 //   Element           the element type of the packed A and B
@@ -46,15 +49,34 @@ inline T* aligned_scratch(int64_t count) {
   return reinterpret_cast<T*>((address + 63) / 64 * 64);
 }
 
+// A reference to a function object. The loops below call through it, once for a block, so that a translation unit has
+// them once for all of its kernels: three times as fast to compile.
+template <class... Args>
+class Callback {
+ public:
+  template <class F>
+  Callback(const F& function)
+      : object_(&function), call_([](const void* object, Args... args) { (*static_cast<const F*>(object))(args...); }) {}
+  void operator()(Args... args) const { call_(object_, args...); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, Args...);
+};
+
+template <class Element>
+using Pack = Callback<int64_t, int64_t, int64_t, int64_t, Element*>;
+using Epilogue = Callback<int64_t, int64_t, int64_t, int64_t, const float*>;
+
 // Blocks of `height` rows from `row` on, and a piece of the depth.
 struct Piece {
   int64_t row, height, blocks;
   int64_t from, depth;
 };
 
-// One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. Blocks of
-// c are complete, and go to the epilogue, with the last of the depth.
-template <class Micro, class Epilogue>
+// One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. With the
+// last of the depth, blocks of c are complete and go to the epilogue.
+template <class Micro>
 inline void multiply_panel(const Sizes& g, const Piece& piece, const typename Micro::Element* a,
                            const typename Micro::Element* b, int64_t panel, float* c, const Epilogue& epilogue) {
   const int64_t depth = round_up(g.depth, Micro::kStep);
@@ -97,7 +119,7 @@ struct Cut {
   int64_t blocks, depth;
 };
 
-// Either fewer rows, and B is read again for each part of them; or less of the depth, and C is kept for all panels, and read
+// Either fewer rows, and B is read again for each part of them; or less of the depth, and C is kept for all panels, read
 // and written again for each piece. The one that moves fewer bytes.
 template <class Micro>
 inline Cut cut(const Sizes& g, int64_t blocks) {
@@ -111,9 +133,10 @@ inline Cut cut(const Sizes& g, int64_t blocks) {
   return read_again(rows) <= read_again(pieces) + kept ? rows : pieces;
 }
 
-template <class Micro, class Pack, class Epilogue>
-inline void multiply(const Sizes& g, const typename Micro::Element* b, int limit, const Pack& pack,
-                     const Epilogue& epilogue) {
+// The whole product.
+template <class Micro>
+[[gnu::noinline]] void multiply(const Sizes& g, const typename Micro::Element* b, int limit,
+                                const Pack<typename Micro::Element>& pack, const Epilogue& epilogue) {
   using Element = typename Micro::Element;
   constexpr int64_t c_block = Micro::kBlock * Micro::kColumns;
   const int threads = threads_for(g.rows * g.columns * g.depth / 64, 4000, limit);

@@ -17,7 +17,7 @@ struct Patches {
 
   // `rows` rows from `first` on, `depth` values of each from `from` on.
   template <class Micro, class T>
-  void pack(const T* images, int64_t first, int64_t rows, int64_t from, int64_t depth, T* out) const {
+  [[gnu::noinline]] void pack(const T* images, int64_t first, int64_t rows, int64_t from, int64_t depth, T* out) const {
     std::memset(static_cast<void*>(out), 0, static_cast<size_t>(round_up(depth, Micro::kStep) * Micro::kBlock) * sizeof(T));
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t pixel = (first + r) % (down * across), image = (first + r) / (down * across);

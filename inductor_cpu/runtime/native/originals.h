@@ -4,7 +4,6 @@
 #include "python.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/ops/empty.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/util/intrusive_ptr.h>
 
@@ -34,7 +33,7 @@ inline PyObject* without_memory(PyObject*, PyObject* args) {
     auto storage = c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), bytes, c10::DataPtr(nullptr, c10::kCPU), nullptr, /*resizable=*/false);
     storage->release_data_and_set_meta_custom_data_ptr_error_msg_(message);
-    at::Tensor result = at::empty({0}, like.options());
+    at::Tensor result = at::detail::empty_cpu({0}, like.scalar_type());
     result.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(std::move(storage)));
     result.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides());
     return THPVariable_Wrap(result);
