@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
 from inductor_cpu.ir.nodes import Extern
 from inductor_cpu.lower.body import Body
@@ -85,6 +86,8 @@ def native_dropout_backward(
     """grad * noise, the noise rounded as in the forward direction: mask / (1 - p), scale being 1 / (1 - p)."""
     check_constants(node, (scale,))
     dtype = compute_dtype(node, node.args[:1], KIND.DEFAULT)
+    if not dtype.is_floating_point:
+        raise Unsupported(node, f"native_dropout_backward of {dtype}")
     wide = torch.float64 if dtype == torch.float64 else torch.float32
 
     def compute(body: Body, value: int, kept: int) -> int:

@@ -44,6 +44,13 @@ def test_dropout_that_draws_nothing(p: float, train: bool) -> None:
     check(lambda x: F.dropout(x, p, train) + 1, torch.randn(4, 5), seed=3)
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32], ids=str)
+def test_gradient_of_dropout_of_other_numbers_is_left_to_aten(dtype: torch.dtype) -> None:
+    check(lambda grad, mask: aten.native_dropout_backward(grad, mask, 2.0),
+          torch.tensor([3, 0, 5]).to(dtype), torch.tensor([True, True, False]),
+          calls=["native_dropout_backward.default"])  # fmt: skip
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_gradient_of_dropout_uses_the_same_noise(dtype: torch.dtype) -> None:
     x = torch.randn(64, 70, dtype=dtype)
