@@ -48,8 +48,8 @@ class BackgroundBuilds:
     def start(
         self, name: Hashable, title: str, work: Callable[[ProcessGroup], object], delay: float = 0.0
     ) -> Future[None]:
-        """Run `work` once per `name`, `delay` seconds from now or when somebody waits for it. The future is done, without
-        an exception, when it has ended."""
+        """Run `work` once per `name`, `delay` seconds from now or when somebody waits for it. The future is done, and
+        has no exception, when it has ended."""
         with self._lock:
             if name in self._builds:
                 return self._builds[name]
