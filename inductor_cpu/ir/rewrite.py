@@ -14,11 +14,9 @@ from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scala
 class Editor:
     """A growing body. Positions that its methods return are SSA values."""
 
-    def __init__(self, instructions: Sequence[Instr] = ()) -> None:
+    def __init__(self) -> None:
         self.instructions: list[Instr] = []
         self._known: dict[object, int] = {}
-        for instruction in instructions:
-            self.emit(instruction)
 
     def emit(self, instruction: Instr) -> int:
         """Append an instruction, or find an equal one. Literals are compared by text: 0.0 is not -0.0."""

@@ -276,7 +276,9 @@ def _address_in(nest: LoopNest, buffer: str) -> Expr | None:
 # -- merging bodies --------------------------------------------------------------------------------------------------
 def _merge(group: Group, nest: LoopNest) -> LoopNest | str:
     """One body for both, values that the group stores forwarded to the nest's loads."""
-    editor = Editor(group.nest.body)
+    editor = Editor()
+    own = Copier(editor, group.nest.body, {})  # loads that have become equal by the alignment become one
+    own.run(range(len(group.nest.body)))
     stored: dict[str, Store] = {store.buffer: store for store in group.nest.stores}
     forward: dict[int, int] = {}
     for position, instruction in enumerate(nest.body):
@@ -284,13 +286,13 @@ def _merge(group: Group, nest: LoopNest) -> LoopNest | str:
             store = stored[instruction.buffer]
             if instruction.mask is not None or store.index[0] != instruction.index[0]:
                 return f"it reads {instruction.buffer} at other points than those just written"
-            forward[position] = store.value
+            forward[position] = own.values[store.value]
     conflict = _write_after_read(group, nest)
     if conflict is not None:
         return conflict
     copier = Copier(editor, nest.body, {}, forward=forward)
     copier.run(range(len(nest.body)))
-    stores = (*group.nest.stores, *(copier.store(store) for store in nest.stores))
+    stores = (*map(own.store, group.nest.stores), *(copier.store(store) for store in nest.stores))
     if not _levels_are_sound(editor, stores, group):
         return "an outer-level value would depend on the inner loops"
     return replace(group.nest, body=tuple(editor.instructions), stores=stores)

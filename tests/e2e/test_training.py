@@ -91,3 +91,15 @@ def test_dropout_in_training_draws_what_eager_draws() -> None:
         results.append((y.detach(), module[0].weight.grad.clone(), torch.rand(2)))
     for ours, theirs in zip(results[1], results[0], strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_loads_that_become_equal_in_a_fused_kernel() -> None:
+    """The columns of an outer product of a repeated number are one number to the gradient of the norm after it."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(torch.outer(x, x[:5]).select(0, -6), (5,), eps=0.01)
+
+    x = torch.full((1,), 2.0, dtype=torch.float64).expand(6).detach().requires_grad_()
+    mark = torch.arange(5.0, dtype=torch.float64)
+    want, have = (torch.autograd.grad(f(x), x, mark) for f in (function, torch.compile(function, backend="icpu")))
+    torch.testing.assert_close(have, want)
