@@ -542,6 +542,7 @@ def _floordiv(expr: Expr, divisor: Expr) -> Expr:
         return const(value // den)
     if den == 0:
         raise ZeroDivisionError(f"({expr}) // 0")
+    expr = _recombined(expr)
     whole, rest = _split(expr, divisor)
     if _below(rest, divisor):
         return whole
@@ -564,6 +565,7 @@ def _mod(expr: Expr, divisor: Expr) -> Expr:
         return const(value % den)
     if den == 0:
         raise ZeroDivisionError(f"({expr}) % 0")
+    expr = _recombined(expr)
     _, rest = _split(expr, divisor)
     if _below(rest, divisor):
         return rest
@@ -604,6 +606,12 @@ def recombine(expr: Expr) -> Expr:
             if changed:
                 break
     return expr
+
+
+def _recombined(expr: Expr) -> Expr:
+    """A dividend that is itself the address of a reshaped view, put together."""
+    names = {f.name for f in expr.functions}
+    return recombine(expr) if {"mod", "floordiv"} <= names else expr
 
 
 def _dividends(expr: Expr, remainder: Func) -> list[Expr]:

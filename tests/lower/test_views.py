@@ -133,3 +133,15 @@ def test_a_view_as_another_dtype_goes_to_aten() -> None:
 def test_outputs_that_are_views_keep_eager_strides() -> None:
     check(lambda x: (x.t(), x[1:], (x * 2).t(), (x * 2)[:, ::2], x.expand(2, 4, 6)), torch.randn(4, 6))
     check(lambda x: (x * 2).reshape(6, 4).t(), torch.randn(4, 6))
+
+
+def test_a_reshape_there_and_back_is_the_tensor_itself() -> None:
+    """Both results are views of what the slice was written into."""
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.sub(x, x, alpha=3).flatten(-2).unflatten(0, (-1, 2))
+        return y, y[:, 0::2].copy_(y.select(1, 0).unsqueeze(1).clone())
+
+    program = check(fn, torch.arange(6.0).view(2, 3))
+    first, second = program.results
+    assert first.buffer == second.buffer
