@@ -3,8 +3,8 @@
     libs/<key>.so          a library; <key>.so.sha256 beside it is checked before the library is loaded
     kernels/<key>          one line: the library that has this kernel
     headers/<key>/         a precompiled prelude and its sha256
-    locks/                 one file per build that runs or ran
-    failed/                sources that a compiler refused, with its messages
+    locks/                 one file per build that runs or ran lately
+    failed/                sources that a compiler refused, with its messages, for a month
     tmp/                   what is being made; deleted when done, also if this process is killed
 
 Files appear by rename only. A damaged entry is deleted and made again. Everything is readable by its user alone.
@@ -37,6 +37,9 @@ _FOLDERS = ("libs", "kernels", "headers", "locks", "failed", "tmp")
 _LOCK_PATIENCE = 600.0
 _STALE = 86400.0
 """Age in seconds of a temporary file that nobody makes any more: no build takes so long."""
+
+_KEPT = 30 * 86400.0
+"""Age in seconds at which a refused source is forgotten."""
 
 _REMEDIES = {
     errno.ENOSPC: "Free space on its disk, or set ICPU_CACHE_DIR to a folder on another one.",
@@ -211,11 +214,13 @@ class KernelCache:
             raise UserError(f"the kernel cache {self.root} cannot be written: {what}. {remedy}") from error
 
     def _sweep(self) -> None:
-        """Delete what machines that went down left in tmp/."""
-        with contextlib.suppress(OSError):
-            for path in (self.root / "tmp").iterdir():
-                if time.time() - path.lstat().st_mtime > _STALE:
-                    _delete(path)
+        """Delete what machines that went down left in tmp/, old refused sources, and old locks that nobody holds."""
+        for path in _older(self.root / "tmp", _STALE):
+            _delete(path)
+        for path in _older(self.root / "failed", _KEPT):
+            _delete(path)
+        for path in _older(self.root / "locks", _STALE):
+            _delete_lock(path)
 
 
 def default_root() -> Path:
@@ -320,6 +325,26 @@ def _try_lock(handle: int) -> bool:
     except OSError as error:  # a file system without locks: two builds of one thing cost time and nothing else
         log.info("no locks in the kernel cache: %s", error)
     return True
+
+
+def _older(folder: Path, age: float) -> list[Path]:
+    """What has been in a folder for more than `age` seconds; nothing if it cannot be read."""
+    with contextlib.suppress(OSError):
+        limit = time.time() - age
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.stat(follow_symlinks=False).st_mtime < limit]
+    return []
+
+
+def _delete_lock(path: Path) -> None:
+    """Delete the file of a lock unless somebody holds it. Who opened it meanwhile builds beside the next one: that
+    costs time and nothing else."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+        finally:
+            os.close(handle)
 
 
 def _remove(root: Path, pid: int) -> None:

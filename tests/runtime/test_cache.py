@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,20 @@ def test_garbage_in_the_index_names_no_library(cache: KernelCache, text: str) ->
 def test_index_cannot_point_out_of_the_cache(cache: KernelCache) -> None:
     (cache.root / "kernels" / "key").write_text("../../../evil.so\n")
     assert cache.library_of_kernel("key") == cache.root / "libs" / "evil.so"
+
+
+def test_old_locks_that_nobody_holds_and_old_refused_sources_are_deleted(cache: KernelCache) -> None:
+    with cache.lock("free"), cache.lock("fresh"):
+        pass
+    cache.keep_failed("old.cpp", "text")
+    cache.keep_failed("new.cpp", "text")
+    with cache.lock("held"):
+        for name, days in (("locks/free", 2), ("locks/held", 2), ("failed/old.cpp", 40), ("failed/new.cpp", 2)):
+            then = time.time() - days * 86400
+            os.utime(cache.root / name, (then, then))
+        KernelCache(cache.root)
+    left = {path.name for folder in ("locks", "failed") for path in (cache.root / folder).iterdir()}
+    assert left == {"fresh", "held", "new.cpp"}
 
 
 def test_folder_is_private(tmp_path: Path) -> None:
