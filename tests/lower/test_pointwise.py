@@ -332,6 +332,12 @@ def test_gradient_of_an_activation_equals_eager(name: str, dtype: torch.dtype) -
     check(BACKWARDS[name], grad, sample(dtype)[1:].contiguous(), exact=False)
 
 
+def test_the_gradient_of_soft_margin_loss_far_from_the_margin_is_that_of_eager() -> None:
+    """torch's decomposition would take 1 from a sigmoid near 1."""
+    check(lambda grad, x, y: aten.soft_margin_loss_backward(grad, x, y, 1),
+          torch.ones(()), torch.tensor([14.3]), torch.ones(1), calls=["soft_margin_loss_backward.default"])  # fmt: skip
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_fused_multiplies_round_once(dtype: torch.dtype) -> None:
     x, a, b = sample(dtype), sample(dtype, 1), sample(dtype, 2)
