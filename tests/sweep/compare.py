@@ -54,7 +54,7 @@ def tolerance_of(entry: Any, name: str, signs: bool) -> Tolerance:
                     relative, absolute = (0.0, given) if isinstance(given, float) else (given.rtol, given.atol)
                     old = widened.get(dtype, (0.0, 0.0))
                     widened[dtype] = (max(old[0], relative), max(old[1], absolute))
-    return Tolerance(widened, values=name not in UNINITIALIZED, signs=signs)
+    return Tolerance(widened, values=name.removeprefix("_refs.") not in UNINITIALIZED, signs=signs)
 
 
 def difference(expected: Any, actual: Any, tolerance: Tolerance, reference: Reference) -> str | None:
