@@ -25,12 +25,15 @@ from inductor_cpu.graph.edit import (
     view_again,
 )
 from inductor_cpu.graph.post_ops import PostOp, binary_post_op, unary_post_op
-from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel_for_convolution
+from inductor_cpu.graph.products import MicroKernelChoice, use_loops_for_depthwise, use_micro_kernel_for_convolution
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
+#: Here what follows a depthwise convolution has to be in float32, in one kernel with it: loops of ours.
+_LOW_PRECISION = (torch.bfloat16, torch.float16)
+_LEAST_CHANNELS = 8
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ def pack_convolutions(
         own = micro_kernel(*_matrix_shape(node)) if is_matrix_product(node) else None
         if own is not None:
             use_micro_kernel_for_convolution(gm.graph, node, own, spreader)
+        elif is_depthwise(node) and fake(node).dtype in _LOW_PRECISION:
+            use_loops_for_depthwise(gm.graph, node, spreader)
         else:
             _pack(gm.graph, node, spreader)
         count += 1
@@ -103,6 +108,15 @@ def is_matrix_product(conv: fx.Node) -> bool:
     """Whether a convolution is one product of windows and weights: two dimensions, one group, not transposed."""
     _, weight, _, _, _, _, transposed, _, groups = args_of(conv)
     return fake(weight).dim() == 4 and groups == 1 and not transposed
+
+
+def is_depthwise(conv: fx.Node) -> bool:
+    """Whether each channel is convolved by itself, over windows of two dimensions, not transposed; there are enough
+    channels for vectors of them."""
+    x, weight, _, _, _, _, transposed, _, groups = args_of(conv)
+    kernel = fake(weight).shape
+    alone = fake(weight).dim() == 4 and groups == fake(x).shape[1] == kernel[0] and not transposed
+    return alone and kernel[2:].numel() > 1 and groups >= _LEAST_CHANNELS
 
 
 def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, torch.dtype]:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch._guards import detect_fake_mode
 
-from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_LINEAR
+from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_LINEAR
 
 aten = torch.ops.aten
 
@@ -19,6 +19,8 @@ RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 #: Operators that only change the order of dimensions.
 TRANSPOSES = (aten.permute.default, aten.t.default, aten.transpose.int)
 
+#: Ours that take any strides.
+_OWN = (DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_LINEAR)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -129,7 +131,7 @@ class StrideSpreader:
         changed = [n for n in node.all_input_nodes if n in self._dirty]
         if node.op != "call_function" or not changed:
             return
-        if getattr(node.target, "namespace", "") == "mkldnn" or node.target in (PACKED_CONVOLUTION, PACKED_LINEAR):
+        if getattr(node.target, "namespace", "") == "mkldnn" or node.target in _OWN:
             return  # takes any strides, and its own do not depend on them
         if _depends_on_strides(node):
             for source in changed:

@@ -2,6 +2,7 @@
 
 addmm(b, x, permute(w))  ->  packed_linear(x, packed(w), b)        mm(x, permute(w))  ->  packed_linear(x, packed(w))
 convolution(x, w, b)     ->  packed_convolution(x, packed(permute(w)), b), channels-last, with a scale_shift after it
+depthwise convolution    ->  depthwise_convolution(x, permute(w), b), the same
 
 What follows the layer stays as it is: the scheduler makes pointwise operations the epilogue of the kernel.
 """
@@ -27,7 +28,7 @@ from inductor_cpu.graph.edit import (
 )
 from inductor_cpu.graph.layers import widest
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER
-from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
+from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
 
 #: (rows or None when unknown, inner size, columns, dtype) -> the micro kernel that should compute a product, or None.
 MicroKernelChoice = Callable[[int | None, int, int, torch.dtype], str | None]
@@ -44,21 +45,55 @@ def use_micro_kernel(graph: fx.Graph, product: fx.Node, x: Any, weight: fx.Node,
 
 def use_micro_kernel_for_convolution(graph: fx.Graph, conv: fx.Node, name: str, spreader: StrideSpreader) -> None:
     """Put the operator in the place of a convolution over two dimensions with one group."""
-    x, weight, bias, stride, padding, dilation, *_ = args_of(conv)
+    weight, stride, padding, dilation = (args_of(conv)[k] for k in (1, 3, 4, 5))
     columns, channels, *kernel = (int(s) for s in fake(weight).shape)
+    pairs = [_pair(values) for values in (stride, padding, dilation)]
+
+    def build(x: fx.Node, scale: fx.Node | None, bias: Any) -> fx.Node:
+        by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
+        matrix = add(graph, aten.reshape.default, by_pixel, [columns, kernel[0] * kernel[1] * channels])
+        packed = pack(graph, matrix, name)
+        value = channels_last(fake(conv))
+        return add(graph, PACKED_CONVOLUTION, x, packed, scale, bias, columns, kernel, *pairs, name, value=value)
+
+    _replace_convolution(graph, conv, build, spreader)
+
+
+def use_loops_for_depthwise(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
+    """Put the operator in the place of a convolution over two dimensions of each channel by itself."""
+    weight, stride, padding, dilation = (args_of(conv)[k] for k in (1, 3, 4, 5))
+    pairs = [_pair(values) for values in (stride, padding, dilation)]
+
+    def build(x: fx.Node, scale: fx.Node | None, bias: Any) -> fx.Node:
+        wide = add(graph, aten._to_copy.default, add(graph, aten.squeeze.dim, weight, 1), dtype=torch.float32)
+        taps = add(
+            graph, aten.clone.default, add(graph, aten.permute.default, wide, [1, 2, 0]),
+            memory_format=torch.contiguous_format,
+        )  # fmt: skip
+        return add(graph, DEPTHWISE_CONVOLUTION, x, taps, scale, bias, *pairs, value=channels_last(fake(conv)))
+
+    _replace_convolution(graph, conv, build, spreader)
+
+
+def _pair(values: Any) -> list[int]:
+    """One number for both dimensions, or one for each."""
+    return [int(v) for v in (list(values) * 2)[:2]]
+
+
+def _replace_convolution(
+    graph: fx.Graph,
+    conv: fx.Node,
+    build: Callable[[fx.Node, fx.Node | None, Any], fx.Node],
+    spreader: StrideSpreader,
+) -> None:
+    """Put build(x channels-last, scale, bias) in the place of a convolution, and of a scale_shift that alone reads it."""
     norm = only_user(conv)
     last = norm if norm is not None and is_call(norm, (SCALE_SHIFT,)) else conv
+    x, _, bias, *_ = args_of(conv)
     before = fake(conv)
     with graph.inserting_before(last):
         scale, bias = _scale_and_bias(graph, last, bias)
-        source = to_channels_last(graph, x)
-        by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
-        matrix = add(graph, aten.reshape.default, by_pixel, [columns, kernel[0] * kernel[1] * channels])
-        pairs = [[int(v) for v in (values * 2)[:2]] for values in (stride, padding, dilation)]
-        new = add(
-            graph, PACKED_CONVOLUTION, source, pack(graph, matrix, name), scale, bias, columns, kernel, *pairs, name,
-            value=channels_last(before),
-        )  # fmt: skip
+        new = build(to_channels_last(graph, x), scale, bias)
     spreader.changed(new, before)
     last.replace_all_uses_with(new)
     for node in list(new.users):

@@ -74,6 +74,44 @@ def _(
     return x.new_empty((x.shape[0], columns, *sizes)).contiguous(memory_format=torch.channels_last)
 
 
+@torch.library.custom_op(f"{NAMESPACE}::depthwise_convolution", mutates_args=())
+def depthwise_convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scale: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> torch.Tensor:
+    """A convolution over two dimensions of each channel by itself: x (batch, channels, height, width), weight (ky, kx,
+    channels) in float32, scale and bias (channels,). The result is channels-last, in float32 and rounded once."""
+    channels = x.shape[1]
+    kernel = weight.permute(2, 0, 1).unsqueeze(1)
+    out = torch.nn.functional.conv2d(
+        x.float(), kernel, None, list(stride), list(padding), list(dilation), groups=channels
+    )
+    out = out if scale is None else out * scale.float()[:, None, None]
+    out = out if bias is None else out + bias.float()[:, None, None]
+    return out.to(x.dtype).contiguous(memory_format=torch.channels_last)
+
+
+@depthwise_convolution.register_fake
+def _(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scale: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> torch.Tensor:
+    sizes = [
+        (x.shape[2 + d] + 2 * padding[d] - dilation[d] * (weight.shape[d] - 1) - 1) // stride[d] + 1 for d in range(2)
+    ]
+    return x.new_empty((x.shape[0], x.shape[1], *sizes)).contiguous(memory_format=torch.channels_last)
+
+
 @torch.library.custom_op(f"{NAMESPACE}::scale_shift", mutates_args=())
 def scale_shift(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     """x * scale + shift for each channel (dimension 1) of a low-precision x, in float32 and rounded once: what is left
@@ -124,4 +162,5 @@ def _(
 ATTENTION = torch.ops.icpu.attention.default
 SCALE_SHIFT = torch.ops.icpu.scale_shift.default
 PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
+DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default
 PACKED_LINEAR = torch.ops.icpu.packed_linear.default

@@ -51,7 +51,7 @@ class Window:
         return found
 
 
-def _regular(size: Expr, outputs: Expr, kernel: int, stride: int, padding: int, dilation: int) -> Window:
+def regular_window(size: Expr, outputs: Expr, kernel: int, stride: int, padding: int, dilation: int) -> Window:
     """Windows of a fixed extent at regular distances."""
     last = (outputs - 1) * stride - padding + (kernel - 1) * dilation
     stop = None if is_nonnegative(size - 1 - last) else (lambda out: size)
@@ -205,7 +205,7 @@ def _regular_windows(
     numbers = zip(
         kernel, _per_dim(stride, dims, kernel), _per_dim(padding, dims), _per_dim(dilation, dims), strict=True
     )
-    return [_regular(size, out, *four) for size, out, four in zip(x.sizes[-dims:], outputs, numbers, strict=True)]
+    return [regular_window(size, out, *four) for size, out, four in zip(x.sizes[-dims:], outputs, numbers, strict=True)]
 
 
 rule(aten.max_pool2d_with_indices.default)(_max_pool(2))

@@ -1,0 +1,55 @@
+"""Convolutions of each channel by itself: a sum over the taps of the window, with the channels as lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import fx
+
+from inductor_cpu.ir.index import Expr, as_expr
+from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION
+from inductor_cpu.lower.body import Body
+from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
+from inductor_cpu.lower.pooling import regular_window
+from inductor_cpu.lower.registry import rule
+from inductor_cpu.lower.sizes import size_exprs
+from inductor_cpu.lower.values import TensorValue
+
+
+@rule(DEPTHWISE_CONVOLUTION)
+def depthwise_convolution(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    weight: TensorValue,
+    scale: TensorValue | None,
+    bias: TensorValue | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> TensorValue:
+    """Sums in float32, scaled and shifted for each channel, rounded once. weight: (ky, kx, channels)."""
+    fake = meta_of(node)
+    sizes, kernel = size_exprs(fake.shape), meta_of(cast(fx.Node, node.args[1])).shape[:2]
+    windows = [
+        regular_window(x.sizes[2 + d], sizes[2 + d], kernel[d], stride[d], padding[d], dilation[d]) for d in (0, 1)
+    ]
+
+    def compute(body: Body, at: tuple[Expr, ...], taps: tuple[Expr, ...]) -> int:
+        n, c, *out = at
+        mask: int | None = None
+        for window, o, k in zip(windows, out, taps, strict=True):
+            for condition in window.mask(body, o, k):
+                mask = condition if mask is None else body.op("logical_and", mask, condition)
+        position = [window.at(o, k) for window, o, k in zip(windows, out, taps, strict=True)]
+        value = body.cast(body.load(x, (n, c, *position), mask), torch.float32)
+        total = body.reduce("sum", body.op("mul", value, body.load(weight, (*taps, c))))
+        for name, vector in (("mul", scale), ("add", bias)):
+            if vector is not None:
+                total = body.op(name, total, body.cast(body.load(vector, (c,)), torch.float32))
+        return body.cast(total, fake.dtype)
+
+    extents = [as_expr(window.extent) for window in windows]
+    return ctx.reduction(node, compute, extents, sizes, fake.dtype, dense_strides(fake))
