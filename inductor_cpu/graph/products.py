@@ -86,7 +86,7 @@ def _replace_convolution(
     build: Callable[[fx.Node, fx.Node | None, Any], fx.Node],
     spreader: StrideSpreader,
 ) -> None:
-    """Put build(x channels-last, scale, bias) in the place of a convolution, and of a scale_shift that alone reads it."""
+    """Put build(x channels-last, scale, bias) in the place of a convolution and of a scale_shift that only it has."""
     norm = only_user(conv)
     last = norm if norm is not None and is_call(norm, (SCALE_SHIFT,)) else conv
     x, _, bias, *_ = args_of(conv)

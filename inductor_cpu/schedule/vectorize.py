@@ -117,8 +117,8 @@ def varies(body: Sequence[Instr], position: int, loop: Sym, inner: Sequence[Sym]
 def _access_cost(
     address: Expr, dtype: torch.dtype, loop: Sym, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr]
 ) -> float:
-    """A strided access that is contiguous along another outer loop is read as a tile and turned over in registers, but not
-    within a reduction: its loops are further inside than the tile's."""
+    """A strided access that is contiguous along another outer loop is read as a tile and turned over in registers; not
+    within a reduction, whose loops are further inside than the tile's."""
     kind = access_kind(address, loop, body, inner)
     tiles = dtype not in _NO_TILES and not inner and any(o != loop and address.coefficient(o) == 1 for o in outer)
     return TILE_COST if kind == "strided" and tiles else ACCESS_COST[kind]

@@ -59,11 +59,12 @@ def compile_and_drop(net: nn.Module, *args: Any) -> Callable[..., Any]:
     return compiled
 
 
+#: Columns are whole panels of every kernel (32 and 48): a copy is padded to these.
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv": (lambda: nn.Conv2d(32, 64, 3, bias=False), (1, 32, 6, 6)),
     "conv and batch norm": (lambda: nn.Sequential(nn.Conv2d(32, 64, 3), nn.BatchNorm2d(64)), (1, 32, 6, 6)),
     "transposed conv": (lambda: nn.ConvTranspose2d(32, 64, 3), (1, 32, 6, 6)),
-    "linear": (lambda: nn.Linear(128, 256), (3, 128)),
+    "linear": (lambda: nn.Linear(128, 288), (3, 128)),
     "linears on one input": (lambda: Heads(), (3, 128)),
 }
 
