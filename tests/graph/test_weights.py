@@ -153,7 +153,8 @@ def convolutions() -> nn.Module:
 
 KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
     "convolutions": (convolutions, lambda batch: torch.randn(batch, 32, 7, 7)),
-    "linears": (lambda: nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 64)), lambda b: torch.randn(b, 64)),
+    # columns: whole panels of every kernel (32 and 48), to which a copy is padded
+    "linears": (lambda: nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 192)), lambda b: torch.randn(b, 64)),
     "embeddings": (Embedded, lambda batch: torch.randint(64, (batch, 5))),
     "embeddings, lengths": (Embedded, lambda batch: torch.randint(64, (2, 3 * batch))),
 }
@@ -356,6 +357,6 @@ def test_repack_of_a_model_that_was_not_compiled() -> None:
 
 @torch.no_grad()
 def test_explain_tells_what_was_packed() -> None:
-    text = inductor_cpu.explain(nn.Sequential(nn.Linear(64, 64), nn.ReLU()), torch.randn(2, 64))
-    assert text.packed_weight_bytes == 64 * 64 * 4
-    assert "1 linears packed" in str(text)
+    text = inductor_cpu.explain(nn.Sequential(nn.Linear(64, 96), nn.ReLU()), torch.randn(2, 64))
+    assert text.packed_weight_bytes == 64 * 96 * 4
+    assert "1 linears and 0 recurrent layers packed" in str(text)
