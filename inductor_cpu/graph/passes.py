@@ -19,6 +19,7 @@ from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_lin
 from inductor_cpu.graph.products import MicroKernelChoice
 from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
 from inductor_cpu.graph.spelled import recognize_activations
+from inductor_cpu.graph.spelled_attention import recognize_attention
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
 from inductor_cpu.graph.wrapped import complete_replays, unwrap_effects
 
@@ -67,6 +68,7 @@ def run_passes(
     complete_replays(gm)
     drop_empty_layers(gm)
     attention = use_attention_kernels(gm, attention_kernel)
+    recognize_attention(gm, attention_kernel)
     if not prepack or not static_inputs:
         return Prepared(gm, None, tuple(attention))
     keep_result_strides(gm)

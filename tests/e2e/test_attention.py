@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -149,3 +150,113 @@ def test_attention_with_dropout_draws_eagers_numbers() -> None:
     torch.manual_seed(3)
     result = torch.compile(attention, backend="icpu")(x, memory, 2, dropout_p=0.5)
     torch.testing.assert_close(result, eager)
+
+
+def spelled(
+    x: torch.Tensor,
+    memory: torch.Tensor,
+    heads: int,
+    *,
+    attn_mask: torch.Tensor | None = None,
+    more: torch.Tensor | None = None,
+    wide: bool = False,
+) -> torch.Tensor:
+    """Attention as models spell it out. more: a mask for windows of the batch, which comes with a dimension of its own.
+    wide: the softmax is float32."""
+    depth = x.shape[2] // heads
+    q = x.view(x.shape[0], -1, heads, depth).transpose(1, 2)
+    k, v = (part.view(x.shape[0], -1, heads, depth).transpose(1, 2) for part in memory.chunk(2, 2))
+    scores = torch.matmul(q, k.transpose(-2, -1)) / depth**0.5
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    if more is not None:
+        shape = scores.shape
+        scores = (scores.view(-1, more.shape[0], *shape[1:]) + more[None, :, None]).view(shape)
+    dtype = torch.float32 if wide and x.dtype != torch.float64 else None
+    weights = F.dropout(scores.softmax(-1, dtype=dtype), 0.1, training=False).to(x.dtype)
+    return torch.matmul(weights, v).transpose(1, 2).reshape(x.shape)
+
+
+def check_spelled(x: torch.Tensor, memory: torch.Tensor, **kwargs: Any) -> None:
+    """One kernel for all of it, as near to fp64 as eager."""
+    explained = inductor_cpu.explain(functools.partial(spelled, **kwargs), x, memory, 4)
+    assert explained.extern_calls == 0
+    assert any("attention" in kernel.name for kernel in explained.kernels)
+    result, eager = torch.compile(spelled, backend="icpu")(x, memory, 4, **kwargs), spelled(x, memory, 4, **kwargs)
+    wide = {k: v.double() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
+    exact = spelled(x.double(), memory.double(), 4, **wide)
+    assert result.stride() == eager.stride()
+    assert error(result, exact) <= 1.5 * error(eager, exact) + 1e-7
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_attention_that_is_spelled_out_is_one_kernel(dtype: torch.dtype, wide: bool) -> None:
+    x, memory = inputs(37, 50, 96, dtype)
+    check_spelled(x, memory, wide=wide)
+    check_spelled(x, memory, wide=wide, attn_mask=torch.randn(4, 37, 50).to(dtype))
+    check_spelled(x, memory, wide=wide, attn_mask=torch.randn(2, 1, 1, 50).to(dtype))
+
+
+@torch.no_grad()
+def test_a_bias_and_a_mask_of_windows_are_added() -> None:
+    x, memory = inputs(16, 16, 64, torch.float32)
+    check_spelled(x, memory, attn_mask=torch.randn(1, 4, 16, 16), more=torch.randn(2, 16, 16))
+
+
+@torch.no_grad()
+def test_a_row_of_infinities_is_nan_where_it_is_spelled_out() -> None:
+    x, memory = inputs(16, 16, 64, torch.float32)
+    mask = torch.zeros(16, 16)
+    mask[3] = -torch.inf
+    result = torch.compile(spelled, backend="icpu")(x, memory, 4, attn_mask=mask)
+    torch.testing.assert_close(result, spelled(x, memory, 4, attn_mask=mask), equal_nan=True)
+
+
+def also_weights(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    weights = torch.bmm(x, y.transpose(1, 2)).softmax(-1)
+    return weights, torch.bmm(weights, z)
+
+
+def scaled_after_the_mask(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    return torch.bmm(((torch.bmm(x, y.transpose(1, 2)) + 1.5 * x[..., :1]) * 0.3).softmax(-1), z)
+
+
+def softmax_of_columns(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    return torch.bmm(torch.bmm(x, y.transpose(1, 2)).softmax(1), z)
+
+
+def biased_and_small(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    return torch.bmm(((torch.bmm(x, y.transpose(1, 2)) * 0.3) + x[..., :1]).softmax(-1), z)
+
+
+def times_a_tensor(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    return torch.bmm((torch.bmm(x, y.transpose(1, 2)) * x[..., :1]).softmax(-1), z)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("function", "is_attention"),
+    [
+        (also_weights, False),
+        (scaled_after_the_mask, False),
+        (softmax_of_columns, False),
+        (times_a_tensor, False),
+        (biased_and_small, True),
+    ],
+)
+def test_look_alikes_stay_what_they_are(function: Any, is_attention: bool) -> None:
+    args = torch.randn(3, 20, 16), torch.randn(3, 20, 16), torch.randn(3, 20, 24)
+    explained = inductor_cpu.explain(function, *args)
+    assert any("attention" in kernel.name for kernel in explained.kernels) == is_attention
+    torch.testing.assert_close(torch.compile(function, backend="icpu")(*args), function(*args))
+
+
+@torch.no_grad()
+def test_values_of_another_width_are_taken() -> None:
+    """Eager takes this apart: a product, a softmax, a product."""
+    q, k, v = torch.randn(2, 4, 10, 16), torch.randn(2, 4, 12, 16), torch.randn(2, 4, 12, 40)
+    compiled = torch.compile(F.scaled_dot_product_attention, backend="icpu")
+    torch.testing.assert_close(compiled(q, k, v), F.scaled_dot_product_attention(q, k, v))
+    assert inductor_cpu.explain(F.scaled_dot_product_attention, q, k, v).extern_calls == 0
