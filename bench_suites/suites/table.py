@@ -13,6 +13,7 @@ MODULES: Mapping[str, tuple[str, str]] = {
     "timm": ("timm_models", "TIMM"),
     "kernels": ("kernels", "KERNELS"),
     "gemm": ("gemm", "GEMM"),
+    "attention": ("attention", "ATTENTION"),
     "odd": ("odd", "ODD"),
 }
 """The module and the name in it."""
