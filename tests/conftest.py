@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,11 @@ def _cache_folder() -> str:
 # Before any test imports the package: it reads its environment once. The cache outlives a run; its keys are contents.
 os.environ.setdefault("ICPU_VERIFY", "1")
 os.environ.setdefault("ICPU_CACHE_DIR", _cache_folder())
+
+# A shell starts what runs in the background (`nohup make test &`) with SIGINT ignored, and programs inherit that: the
+# tests of interrupts would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Declares torchvision's operators before any test imports timm.
 assert bench_suites.torchvision_ops.LIBRARY is not None
