@@ -33,6 +33,15 @@ def _(
     return x.new_empty((x.shape[0], columns))
 
 
+def _finished(
+    out: torch.Tensor, scale: torch.Tensor | None, bias: torch.Tensor | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """The end of a convolution in float32: scale and bias of each channel, one rounding, channels-last."""
+    out = out if scale is None else out * scale.float()[:, None, None]
+    out = out if bias is None else out + bias.float()[:, None, None]
+    return out.to(dtype).contiguous(memory_format=torch.channels_last)
+
+
 @torch.library.custom_op(f"{NAMESPACE}::packed_convolution", mutates_args=())
 def packed_convolution(
     x: torch.Tensor,
@@ -52,9 +61,7 @@ def packed_convolution(
     weight = unpack(packed, columns, channels * kernel[0] * kernel[1])
     weight = weight.reshape(columns, kernel[0], kernel[1], channels).permute(0, 3, 1, 2)
     out = torch.nn.functional.conv2d(x.float(), weight.float(), None, list(stride), list(padding), list(dilation))
-    out = out if scale is None else out * scale.float()[:, None, None]
-    out = out if bias is None else out + bias.float()[:, None, None]
-    return out.to(x.dtype).contiguous(memory_format=torch.channels_last)
+    return _finished(out, scale, bias, x.dtype)
 
 
 @packed_convolution.register_fake
@@ -91,9 +98,7 @@ def depthwise_convolution(
     out = torch.nn.functional.conv2d(
         x.float(), kernel, None, list(stride), list(padding), list(dilation), groups=channels
     )
-    out = out if scale is None else out * scale.float()[:, None, None]
-    out = out if bias is None else out + bias.float()[:, None, None]
-    return out.to(x.dtype).contiguous(memory_format=torch.channels_last)
+    return _finished(out, scale, bias, x.dtype)
 
 
 @depthwise_convolution.register_fake

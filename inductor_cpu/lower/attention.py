@@ -8,7 +8,6 @@ from dataclasses import replace
 import torch
 from torch import fx
 
-from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ZERO, Expr
 from inductor_cpu.ir.nodes import Attention, View
 from inductor_cpu.ir.operators import ATTENTION
@@ -33,7 +32,7 @@ def attention(
 ) -> tuple[TensorValue, TensorValue | None]:
     """The operands are read where they lie if their rows are contiguous. The second result exists if somebody reads
     it."""
-    q_view, k_view, v_view = (_with_rows(ctx, node, x) for x in (q, k, v))
+    q_view, k_view, v_view = (ctx.with_rows(node, x) for x in (q, k, v))
     scores = (*q_view.sizes[:3], k_view.sizes[2])
     mask_view = None if mask is None else _expanded(ctx, node, mask, scores)
     out, log_sums = meta_of(node)
@@ -50,23 +49,13 @@ def attention(
     return ctx.whole(made), None if sums is None else ctx.whole(sums)
 
 
-def _with_rows(ctx: Lowering, node: fx.Node, x: TensorValue) -> View:
-    """x as a strided view whose last dimension is contiguous, copied if it is none."""
-    view = ctx.strided(x)
-    if view is None or view.strides[-1] != 1:
-        view = ctx.strided(ctx.copy(node, x))
-    if view is None:
-        raise Unsupported(node, "its input is no strided tensor")
-    return view
-
-
 def _expanded(ctx: Lowering, node: fx.Node, mask: TensorValue, sizes: Sequence[Expr]) -> View:
     """A mask as a view of the shape of the scores; what is copied is not expanded."""
     own = mask.sizes
     if own and own[-1] == 1 and sizes[-1] != 1:
         dims = (*own[:-1], sizes[-1])
         mask = mask.view(dims, (*point(loop_dims(dims))[:-1], ZERO))
-    view = _with_rows(ctx, node, mask)
+    view = ctx.with_rows(node, mask)
     missing = len(sizes) - len(own)
     strides = [
         ZERO if d < missing or own[d - missing] == 1 else view.strides[d - missing] for d in range(len(sizes) - 1)

@@ -125,6 +125,15 @@ class Lowering:
         return size_exprs(fake.shape), dtype or fake.dtype, strides or dense_strides(fake)
 
     # -- tensors as arguments of extern calls and results ------------------------------------------------------------
+    def with_rows(self, node: fx.Node, tensor: TensorValue) -> View:
+        """The tensor as a strided view whose last dimension is contiguous, copied if it is none."""
+        view = self.strided(tensor)
+        if view is None or view.strides[-1] != 1:
+            view = self.strided(self.copy(node, tensor))
+        if view is None:
+            raise Unsupported(node, "its input is no strided tensor")
+        return view
+
     def strided(self, tensor: TensorValue) -> View | None:
         """The tensor as a strided view of its buffer; None if it is not one (a flip, a reshape of a transpose)."""
         buffer = self.buffers[tensor.buffer]

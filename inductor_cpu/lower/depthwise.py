@@ -13,6 +13,7 @@ from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.pooling import regular_window
+from inductor_cpu.lower.products import scaled_and_shifted
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
 from inductor_cpu.lower.values import TensorValue
@@ -46,10 +47,7 @@ def depthwise_convolution(
         position = [window.at(o, k) for window, o, k in zip(windows, out, taps, strict=True)]
         value = body.cast(body.load(x, (n, c, *position), mask), torch.float32)
         total = body.reduce("sum", body.op("mul", value, body.load(weight, (*taps, c))))
-        for name, vector in (("mul", scale), ("add", bias)):
-            if vector is not None:
-                total = body.op(name, total, body.cast(body.load(vector, (c,)), torch.float32))
-        return body.cast(total, fake.dtype)
+        return scaled_and_shifted(body, total, scale, bias, (c,))  # the store rounds
 
     extents = [as_expr(window.extent) for window in windows]
     return ctx.reduction(node, compute, extents, sizes, fake.dtype, dense_strides(fake))

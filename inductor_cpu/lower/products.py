@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import fx
 
-from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ONE, Expr, as_expr
 from inductor_cpu.ir.nodes import Gemm, Patches, View
 from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
@@ -29,7 +28,7 @@ def packed_linear(
     kernel: str,
 ) -> TensorValue:
     """x @ packed, with the bias added before the one rounding."""
-    return _product(ctx, node, _by_rows(ctx, node, x), packed, None, bias, as_expr(columns), kernel)
+    return _product(ctx, node, ctx.with_rows(node, x), packed, None, bias, as_expr(columns), kernel)
 
 
 @rule(PACKED_CONVOLUTION)
@@ -50,7 +49,7 @@ def packed_convolution(
     """The windows of x as rows, times packed; a 1 x 1 convolution is a linear layer over pixels."""
     batch, channels, height, width = x.sizes
     n, y, w, c = point(loop_dims((batch, height, width, channels)))
-    image = _by_rows(ctx, node, x.view((batch, height, width, channels), (n, c, y, w)))
+    image = ctx.with_rows(node, x.view((batch, height, width, channels), (n, c, y, w)))
     down, across = size_exprs(meta_of(node).shape)[2:]
     operand: View | Patches
     if _is_pointwise(image, kernel, stride, padding):
@@ -100,20 +99,16 @@ def _product(
     ctx.nodes.append(Gemm(ctx.fresh("gemm"), micro_kernel, operand, packed.buffer, accumulator.buffer, (node.name,)))
 
     def finish(body: Body, at: tuple[Expr, ...]) -> int:
-        total = body.load(accumulator, at)
-        for name, vector in (("mul", scale), ("add", bias)):
-            if vector is not None:
-                total = body.op(name, total, body.cast(body.load(vector, at[1:]), torch.float32))
-        return total
+        return scaled_and_shifted(body, body.load(accumulator, at), scale, bias, at[1:])
 
     return ctx.pointwise(node, finish, sizes, meta_of(node).dtype, contiguous_strides(sizes))
 
 
-def _by_rows(ctx: Lowering, node: fx.Node, x: TensorValue) -> View:
-    """x as a strided view whose rows are contiguous, copied if it is none."""
-    view = ctx.strided(x)
-    if view is None or view.strides[-1] != 1:
-        view = ctx.strided(ctx.copy(node, x))
-    if view is None:
-        raise Unsupported(node, "its input is no strided tensor")
-    return view
+def scaled_and_shifted(
+    body: Body, total: int, scale: TensorValue | None, bias: TensorValue | None, channel: Sequence[Expr]
+) -> int:
+    """total * scale + bias of a channel, in float32; what is None is left out."""
+    for name, vector in (("mul", scale), ("add", bias)):
+        if vector is not None:
+            total = body.op(name, total, body.cast(body.load(vector, channel), torch.float32))
+    return total
