@@ -18,6 +18,7 @@ import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import ShortenTraceback
+from torch._functorch._aot_autograd.schemas import OutputType
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
 
@@ -124,6 +125,7 @@ class _GraphCompiler:
                 config=self.config,
                 trace=trace,
                 static_inputs=_static_inputs(self.kind),
+                free_results=_free_results(self.kind),
             )
         except UserError as error:
             raise VisibleUserError(error, inspect.currentframe()) from error
@@ -166,6 +168,25 @@ def _static_inputs(kind: Kind) -> frozenset[int]:
     if kind == "backward" or context is None or context.fw_metadata is None:
         return frozenset()
     return frozenset(context.fw_metadata.static_input_indices)
+
+
+def _free_results(kind: Kind) -> frozenset[int] | None:
+    """Positions of the results whose strides nobody but the caller reads; None for all. A forward's other results are
+    changed inputs, bases of views that AOTAutograd makes, and what it saves."""
+    context = TracingContext.try_get()
+    if kind == "inference":
+        return None
+    if context is None or context.fw_metadata is None or context.fw_metadata.tokens:
+        return frozenset()
+    metadata = context.fw_metadata
+    view_of_result = OutputType.alias_of_intermediate_base_is_user_output
+    bases = {info.base_idx for info in metadata.output_info if info.output_type is view_of_result}
+    own = {
+        position
+        for position, info in enumerate(metadata.output_info)
+        if info.output_type in (OutputType.non_alias, OutputType.unsafe_view_alias) and position not in bases
+    }
+    return frozenset(metadata.num_mutated_inp_runtime_indices + position for position in own)
 
 
 def output_strides(gm: fx.GraphModule) -> list[tuple[int, ...] | None]:

@@ -116,13 +116,15 @@ def compile_graph(
     config: Config,
     trace: Trace,
     static_inputs: frozenset[int] = frozenset(),
+    free_results: frozenset[int] | None = None,
 ) -> CompiledGraph:
     """Compile a functional ATen graph whose nodes carry fake values.
 
-    kind: what AOTAutograd asked for; static_inputs: positions of parameters and buffers. Raises UserError for what
-    a person must change, InternalError for a defect."""
+    kind: what AOTAutograd asked for; static_inputs: positions of parameters and buffers; free_results: those of results
+    that may get the strides of eager mode where fake tensors have others, None for all. Raises UserError for what a
+    person must change, InternalError for a defect."""
     try:
-        return _compile(gm, kind, config, trace, static_inputs)
+        return _compile(gm, kind, config, trace, static_inputs, free_results)
     except IcpuError:
         raise
     except Exception as error:
@@ -131,15 +133,20 @@ def compile_graph(
 
 
 def _compile(
-    gm: fx.GraphModule, kind: Kind, config: Config, trace: Trace, static_inputs: frozenset[int]
+    gm: fx.GraphModule,
+    kind: Kind,
+    config: Config,
+    trace: Trace,
+    static_inputs: frozenset[int],
+    free_results: frozenset[int] | None,
 ) -> CompiledGraph:
     if trace.dumping:
         trace.add_file("repro.py", repro_text(gm, trace.graph, kind, static_inputs, config))
     with trace.stage("graph"):
         nodes = len(gm.graph.nodes)
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
-        if kind == "inference":
-            correct_strides(gm)
+        if kind != "backward":
+            correct_strides(gm, free_results)
         choice = _LinearChoice(config)
         prepared = run_passes(
             gm,

@@ -167,17 +167,20 @@ def _depends_on_strides(node: fx.Node) -> bool:
 
 def _restore(graph: fx.Graph, node: fx.Node, source: fx.Node) -> None:
     """Give `node` a copy of `source` with the strides that it had."""
+    if isinstance(source.meta["value_before"], torch.Tensor):
+        node.replace_input_with(source, copy_as_before(graph, node, source))
+
+
+def copy_as_before(graph: fx.Graph, node: fx.Node, source: fx.Node) -> fx.Node:
+    """A copy of `source`, in front of `node`, with the strides that `source` had before they were changed."""
     before = source.meta["value_before"]
-    if not isinstance(before, torch.Tensor):
-        return
     strides = [s if isinstance(s, int) else s.node.hint for s in before.stride()]
     order = sorted(range(before.dim()), key=lambda d: (-strides[d], d))
     back = [order.index(d) for d in range(before.dim())]
     with graph.inserting_before(node):
         moved = add(graph, aten.permute.default, source, order)
         packed = add(graph, aten.clone.default, moved, memory_format=torch.contiguous_format)
-        copy = add(graph, aten.permute.default, packed, back)
-    node.replace_input_with(source, copy)
+        return add(graph, aten.permute.default, packed, back)
 
 
 def _strides(value: Any) -> Any:

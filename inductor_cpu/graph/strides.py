@@ -1,34 +1,56 @@
 """Results whose fake tensors have other strides than eager's: torch computes those of some operators in Python, by
 other rules than its kernels follow.
 
-Only for graphs without gradients: what AOTAutograd makes of a result beside them (a view of it) counts on the fake one.
+In a forward graph AOTAutograd makes views of some results and saves others for the backward, and counts on the fake
+strides of these: they are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from torch._guards import detect_fake_mode
 
-from inductor_cpu.graph.edit import StrideSpreader, args_of, aten, fake
+from inductor_cpu.graph.edit import StrideSpreader, args_of, aten, copy_as_before, fake
 
 #: Which dimension is the outermost, the next, ... in memory.
 Order = Sequence[int]
 
 
-def correct_strides(gm: fx.GraphModule) -> int:
+def correct_strides(gm: fx.GraphModule, free: Container[int] | None = None) -> int:
     """Give the results of the operators in `_ORDERS` the strides of eager mode, and what follows from them; returns
-    how many they were."""
+    how many they were. free: positions of the graph's results that may change, None for all; the others become copies
+    with the strides that they had."""
     spreader, count = StrideSpreader(gm.graph), 0
     for node in list(gm.graph.nodes):
         spreader.visit(node)
         rule = _ORDERS.get(node.target) if node.op == "call_function" else None
         if rule is not None and _correct(node, rule, spreader):
             count += 1
+    if count and free is not None:
+        _keep_results(gm.graph, free)
     return count
+
+
+def _keep_results(graph: fx.Graph, free: Container[int]) -> None:
+    end = graph.output_node()
+    (results,) = end.args
+    assert isinstance(results, list | tuple)
+    end.args = (
+        [
+            copy_as_before(graph, end, result) if position not in free and _has_changed(result) else result
+            for position, result in enumerate(results)
+        ],
+    )
+
+
+def _has_changed(result: Any) -> bool:
+    if not isinstance(result, fx.Node) or "value_before" not in result.meta:
+        return False
+    return not _same_layout(fake(result), result.meta["value_before"])
 
 
 def _correct(node: fx.Node, rule: Callable[[fx.Node], Order | None], spreader: StrideSpreader) -> bool:
@@ -40,14 +62,19 @@ def _correct(node: fx.Node, rule: Callable[[fx.Node], Order | None], spreader: S
     if order is None:
         return False
     made = _laid_out(result, order)
-    if all(
-        n == 1 or a == b
-        for n, a, b in zip(_hints(made.shape), _hints(made.stride()), _hints(result.stride()), strict=True)
-    ):
+    if _same_layout(made, result):
         return False
     spreader.changed(node, value)
     node.meta["val"] = type(value)([made, *value[1:]]) if isinstance(value, list | tuple) else made
     return True
+
+
+def _same_layout(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the strides agree where they matter, at the sizes of this compile."""
+    return all(
+        n == 1 or a == b
+        for n, a, b in zip(_hints(one.shape), _hints(one.stride()), _hints(other.stride()), strict=True)
+    )
 
 
 def _laid_out(value: torch.Tensor, order: Order) -> torch.Tensor:

@@ -47,6 +47,35 @@ def test_results_have_the_strides_of_eager(name: str) -> None:
     assert actual.stride() == expected.stride()
 
 
+GRADIENTS: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "number to a power, which the backward reads": lambda x, index: 2.0**x,
+    "what follows": lambda x, index: (2.0**x).sin() * 3,
+    "result and what follows": lambda x, index: (2.0**x, (2.0**x).exp()),
+    "index of transposed positions": lambda x, index: (x[index.t()], x.exp()),
+    "a constant indexed": lambda x, index: (torch.arange(12.0).view(4, 3)[index.t()], x.exp()),
+    "a view of the result beside it": lambda x, index: ((2.0**x), (2.0**x).transpose(0, 1)),
+    "only a view of the result": lambda x, index: (2.0**x).transpose(0, 1),
+    "a changed argument": lambda x, index: (2.0**x, index.add_(1)),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_results_with_gradients_have_the_strides_of_eager(name: str) -> None:
+    function, found = GRADIENTS[name], []
+    for call in (function, torch.compile(function, backend="icpu")):
+        x = X.clone(memory_format=torch.preserve_format).requires_grad_()
+        index = GRID.clone()
+        results = call(x, index)
+        results = results if isinstance(results, tuple) else (results,)
+        ends = [r for r in results if r.requires_grad]
+        marks = [torch.arange(float(r.numel())).view(r.shape) for r in ends]
+        found.append((results, torch.autograd.grad(ends, x, marks), index))
+    (expected, *others), (actual, *other) = found
+    assert_same(actual, expected)
+    torch.testing.assert_close(other, others)
+    assert [r.stride() for r in actual] == [r.stride() for r in expected]
+
+
 def test_strides_of_symbolic_sizes() -> None:
     def both(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         return 2.0**x, x[index] * 2
