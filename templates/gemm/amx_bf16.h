@@ -5,14 +5,27 @@
 // steps; a step is two tiles (columns 0-15, 16-31) of 16 rows of 16 pairs B[2 r][c], B[2 r + 1][c].
 #pragma once
 
-#include "multiply.h"
+#include "amx_few.h"
 
 #include <immintrin.h>
 
 namespace icpu::gemm {
 
+struct AmxBf16Products {
+  using Element = bf16;
+
+  template <int n>
+  static ICPU_INLINE void dot() {
+    if constexpr (n == 0) _tile_dpbf16ps(0, 4, 6);
+    if constexpr (n == 1) _tile_dpbf16ps(1, 4, 7);
+    if constexpr (n == 2) _tile_dpbf16ps(2, 5, 6);
+    if constexpr (n == 3) _tile_dpbf16ps(3, 5, 7);
+  }
+};
+
 struct AmxBf16 {
   using Element = bf16;
+  using Few = AmxFew<AmxBf16Products>;
   static constexpr int kBlock = 32;
   static constexpr int kRows = 16;
   static constexpr int kColumns = 32;

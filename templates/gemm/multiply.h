@@ -21,6 +21,7 @@
 //   block(a, b, next, c, rows, depth, accumulate, lines)
 //                     c (+)= a @ b for one block and a part of the depth, while `lines` cache lines of B are fetched
 //                     from `next` on
+//   Few               optional: how it streams B for a few rows, see few_rows.h
 #pragma once
 
 #include "base.h"
@@ -133,11 +134,18 @@ inline Cut cut(const Sizes& g, int64_t blocks) {
   return read_again(rows) <= read_again(pieces) + kept ? rows : pieces;
 }
 
+// A product of few rows.
+template <class Micro>
+class Stream;
+
 // The whole product.
 template <class Micro>
 [[gnu::noinline]] void multiply(const Sizes& g, const typename Micro::Element* b, int limit,
                                 const Pack<typename Micro::Element>& pack, const Epilogue& epilogue) {
   using Element = typename Micro::Element;
+  if constexpr (requires { typename Micro::Few; }) {
+    if (g.rows > 0 && g.rows <= Micro::Few::kMost) return Stream<Micro>(g, b, limit).run(pack, epilogue);
+  }
   constexpr int64_t c_block = Micro::kBlock * Micro::kColumns;
   const int threads = threads_for(g.rows * g.columns * g.depth / 64, 4000, limit);
   const int64_t panels = ceil_div(g.columns, Micro::kColumns), depth = round_up(g.depth, Micro::kStep);

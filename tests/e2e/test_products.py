@@ -98,6 +98,23 @@ def test_what_the_cache_does_not_hold_comes_in_parts(dtype: torch.dtype, size: t
 
 
 @needs_amx
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_threads_meet_inside_panels_when_rows_are_few(threads: int) -> None:
+    """Each thread takes an equal part of the weight, whatever the number of panels: 3 here, and 1."""
+    torch.manual_seed(0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for depth, columns in ((3990, 81), (12000, 30)):
+            module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU()))
+            compiled = torch.compile(module, backend="icpu", dynamic=True)
+            for rows in (1, 5, 16, 17, 32):
+                check(module, compiled, torch.randn(rows, depth).bfloat16())
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_amx
 def test_a_linear_takes_rows_that_are_far_apart() -> None:
     torch.manual_seed(0)
     module = prepare(nn.Linear(40, 48))

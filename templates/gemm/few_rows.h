@@ -1,0 +1,86 @@
+// C = A @ B for a few rows: every value of B is used for a few products only, so B streams from memory, and nothing else
+// may slow it down.
+//
+// Preconditions: those of multiply.h, and 1 to Micro::Few::kMost rows. B is one sequence of steps of its depth, panel
+// after panel: each thread reads an equal part of it, from end to end, whatever the number of panels. A panel that two
+// threads meet in is added up afterwards. Software prefetching was measured to gain nothing over the hardware's.
+//
+// The class Few of a micro kernel has
+//   kMost             the most rows that it takes, at most Micro::kBlock
+//   Thread            an object that each thread holds while it multiplies, made from the number of rows
+//   panel(a, b, c, rows, depth)
+//                     c = a @ b for one panel and `depth` values of the depth, a multiple of Micro::kStep
+#pragma once
+
+#include "multiply.h"
+
+namespace icpu::gemm {
+
+// Lines of B that pay for one more thread.
+inline constexpr int64_t kStreamGrain = 2000;
+
+template <class Micro>
+class Stream {
+  using Element = typename Micro::Element;
+  static constexpr int64_t kPanel = int64_t(Micro::kBlock) * Micro::kColumns;
+
+ public:
+  Stream(const Sizes& sizes, const Element* b, int limit)
+      : g_(sizes),
+        b_(b),
+        panels_(ceil_div(g_.columns, Micro::kColumns)),
+        steps_(ceil_div(g_.depth, Micro::kStep)),
+        threads_(threads_for(panels_ * steps_ * kStepOfB * int64_t(sizeof(Element)) / kLine, kStreamGrain, limit)) {}
+
+  void run(const Pack<Element>& pack, const Epilogue& epilogue) const {
+    Element* const a = aligned_scratch<Element, 16>(steps_ * Micro::kStep * Micro::kBlock);
+    pack(0, g_.rows, 0, g_.depth, a);
+    float* const pieces = aligned_scratch<float, 18>(threads_ > 1 ? 2 * threads_ * kPanel : 0);
+    parallel_for(threads_, 1, threads_, [&](int64_t begin, int64_t end) {
+      const typename Micro::Few::Thread thread(g_.rows);
+      for (int64_t part = begin; part < end; ++part) multiply_part(part, a, pieces + 2 * part * kPanel, epilogue);
+    });
+    if (threads_ > 1) add_pieces(pieces, epilogue);
+  }
+
+ private:
+  static constexpr int64_t kStepOfB = int64_t(Micro::kStep) * Micro::kColumns;
+
+  // The first step of a part.
+  int64_t start(int64_t part) const { return panels_ * steps_ * part / threads_; }
+
+  void finish(int64_t panel, const float* c, const Epilogue& epilogue) const {
+    epilogue(0, g_.rows, panel, std::min<int64_t>(Micro::kColumns, g_.columns - panel * Micro::kColumns), c);
+  }
+
+  // pieces: for the end of a panel that another part begins, and for the start of one that another part ends.
+  void multiply_part(int64_t part, const Element* a, float* pieces, const Epilogue& epilogue) const {
+    alignas(64) float whole[kPanel];
+    for (int64_t step = start(part), stop = start(part + 1); step < stop;) {
+      const int64_t panel = step / steps_, k = step % steps_, count = std::min(steps_ - k, stop - step);
+      float* const c = count == steps_ ? whole : k > 0 ? pieces : pieces + kPanel;
+      Micro::Few::panel(a + k * Micro::kStep * Micro::kBlock, b_ + step * kStepOfB, c, g_.rows, count * Micro::kStep);
+      if (count == steps_) finish(panel, c, epilogue);
+      step += count;
+    }
+  }
+
+  void add_pieces(float* pieces, const Epilogue& epilogue) const {
+    float* sum = nullptr;
+    for (int64_t part = 0; part < threads_; ++part, pieces += 2 * kPanel) {
+      const int64_t first = start(part), stop = start(part + 1), panel = first / steps_;
+      if (first % steps_ != 0) {
+        for (int64_t i = 0; i < g_.rows * Micro::kColumns; ++i) sum[i] += pieces[i];
+        if (stop >= (panel + 1) * steps_) finish(panel, sum, epilogue);
+      }
+      if (stop % steps_ != 0 && stop / steps_ * steps_ >= first) sum = pieces + kPanel;
+    }
+  }
+
+  Sizes g_;
+  const Element* b_;
+  int64_t panels_, steps_;
+  int threads_;
+};
+
+}  // namespace icpu::gemm
