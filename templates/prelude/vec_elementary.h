@@ -1,4 +1,5 @@
-// exp, tanh and erf of float registers, inline: a call of a library function would spill every register of a loop.
+// exp of float registers, and tanh and erf for AVX2, inline: a call of a library function would spill every register of a
+// loop. Those for AVX-512 are in vec_piecewise.h.
 //
 // Preconditions: float lanes. Errors: exp below 1 ulp, tanh and erf below 3 ulp, for every argument; NaN, infinities,
 // signed zeros and denormal results are those of the exact functions.
@@ -58,6 +59,26 @@ inline Reg<float> polynomial(Reg<float> x, const float (&c)[N]) {
   return part[0];
 }
 
+inline Reg<float> with_sign_of(Reg<float> size, Reg<float> sign) {
+  using R = Reg<int32_t>;
+  return (Reg<float>)((R)size | ((R)sign & kSignBit<float>));
+}
+inline Reg<float> size_reg(Reg<float> a) { return (Reg<float>)((Reg<int32_t>)a & ~kSignBit<float>); }
+
+#if defined(CPU_CAPABILITY_AVX512)
+// 2^n (1 + r + r^2 / 2 + ...) with n log(2) + r = x. A register of NaN and one of n = infinity, which infinity leads to,
+// give infinity; large x give a positive polynomial, which scaling makes infinite; so there is no upper bound to check.
+inline Reg<float> exp_reg(Reg<float> x) {
+  const Reg<float> inside = raw_max(splat_reg(-104.0f), x);  // the result is 0 from there on
+  const Reg<float> rounder = splat_reg(12582912.0f);         // 1.5 * 2^23: adding it rounds to a whole number
+  const Reg<float> n = fma_reg(inside, splat_reg(1.44269504f), rounder) - rounder;
+  const Reg<float> high = fma_reg(n, splat_reg(-0.693359375f), inside);  // exact: few bits times a small integer
+  const Reg<float> r = fma_reg(n, splat_reg(2.12194440e-4f), high);      // log(2) = 0.693359375 - 2.12194440e-4
+  const Reg<float> power = short_polynomial(
+      r, {1.0f, 1.0f, 0.49999994f, 0.16666521f, 0.041668274f, 0.008368686f, 0.0013820137f});
+  return scale_reg(power, n);
+}
+#else
 // exp(x) - 1 = 2^n (1 + e) - 1: splits x into n log(2) + r with |r| <= log(2) / 2, and gives e = exp(r) - 1.
 struct ExpParts {
   Reg<float> n, e;
@@ -78,12 +99,6 @@ inline Reg<float> exp_reg(Reg<float> x) {
   const ExpParts parts = exp_parts(inside);
   return scale_reg(parts.e + 1.0f, parts.n);
 }
-
-inline Reg<float> with_sign_of(Reg<float> size, Reg<float> sign) {
-  using R = Reg<int32_t>;
-  return (Reg<float>)((R)size | ((R)sign & kSignBit<float>));
-}
-inline Reg<float> size_reg(Reg<float> a) { return (Reg<float>)((Reg<int32_t>)a & ~kSignBit<float>); }
 
 // t / (t + 2) with t = exp(2 |x|) - 1, which does not cancel for small x; 1 from 2 |x| = 20 on.
 inline Reg<float> tanh_reg(Reg<float> x) {
@@ -106,5 +121,7 @@ inline Reg<float> erf_reg(Reg<float> x) {
   const Reg<float> power = scale_reg(splat_reg(1.0f), parts.n);
   return with_sign_of((1.0f - power) - power * parts.e, x);
 }
+
+#endif
 
 }  // namespace icpu

@@ -4,7 +4,7 @@
 // 0.5 ulp, u15: 1.5 ulp) for the functions that SLEEF has.
 #pragma once
 
-#include "vec_elementary.h"
+#include "vec_piecewise.h"
 
 #define SLEEF_STATIC_LIBS
 #include <sleef.h>

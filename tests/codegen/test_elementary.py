@@ -1,0 +1,74 @@
+"""exp, tanh and erf of floats, which are our own code, over the whole range of float32 against fp64."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from inductor_cpu.ir.index import loop_var, of, size_symbol
+from inductor_cpu.ir.kernel import Kernel
+
+from .build import F32, F64, Build
+from .harness import Library, available
+
+FUNCTIONS = {"exp": torch.exp, "tanh": torch.tanh, "erf": torch.erf}
+#: Bounds in units of the last place. Eager's functions, SLEEF's, are within 1.
+ULPS = {
+    "avx512": {"exp": 1.0, "tanh": 1.5, "erf": 1.5},
+    "avx2": {"exp": 1.1, "tanh": 3.0, "erf": 3.0},
+}
+#: Every how many floats one is taken: a prime, so that all patterns of low bits occur.
+STRIDE = 1021
+N = size_symbol("n")
+I = loop_var("i", of(N))
+
+
+@cache
+def everywhere() -> torch.Tensor:
+    """Floats of every exponent and both signs: denormals, infinities and NaN are among them."""
+    bits = torch.arange(-(1 << 31), 1 << 31, STRIDE).to(torch.int32)
+    special = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-45, -1e-45, 3.4e38, -3.4e38])
+    return torch.cat([bits.view(F32), special])
+
+
+@cache
+def kernel_of(isa: str) -> Kernel:
+    """One output for each function."""
+    b = Build()
+    x = b.load("X", of(I), F32)
+    for name in FUNCTIONS:
+        b.store(name, of(I), b.op(name, x))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+@cache
+def results(isa: str) -> dict[str, torch.Tensor]:
+    x = everywhere()
+    outputs = {name: torch.empty_like(x) for name in FUNCTIONS}
+    Library(isa, [kernel_of(isa)]).run(kernel_of(isa), x, *outputs.values(), sizes=[len(x)])
+    return outputs
+
+
+def unit(exact: torch.Tensor) -> torch.Tensor:
+    """The last place of float32 at the values of `exact`."""
+    _, exponent = torch.frexp(exact)
+    return torch.ldexp(torch.ones_like(exact), exponent.clamp(min=-125) - 24)
+
+
+@pytest.mark.parametrize("isa", [name for name in available() if name != "scalar"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function_is_accurate_for_every_float(name: str, isa: str) -> None:
+    x, got = everywhere(), results(isa)[name]
+    exact = FUNCTIONS[name](x.to(F64))
+    infinite = exact.to(F32).isinf()
+    assert torch.equal(got.isnan(), x.isnan())
+    assert torch.equal(got[infinite], exact[infinite].to(F32))
+    finite = ~(infinite | x.isnan())
+    error = (got[finite].to(F64) - exact[finite]).abs() / unit(exact[finite])
+    worst = error.argmax()
+    assert error[worst] <= ULPS[isa][name], (x[finite][worst].item(), error[worst].item())
+    assert torch.equal(got[finite].signbit(), exact[finite].signbit())
+    if name != "exp":
+        assert got[finite].abs().max() == 1
