@@ -66,6 +66,8 @@ def _variance(root: bool, with_mean: bool) -> Any:
     def lower(
         ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any = None, *, correction: Any = None, keepdim: bool = False
     ) -> Any:
+        if not isinstance(correction, Expr):
+            check_constants(node, (correction,))
         fakes = meta_of(node) if with_mean else (meta_of(node),)
         # The square of a large number is out of f32's range, while the root of their mean is not.
         wide = root and x.dtype in (torch.float32, torch.bfloat16)
@@ -87,15 +89,17 @@ def _variance(root: bool, with_mean: bool) -> Any:
     return lower
 
 
-def _divide_corrected(count: Expr, correction: float, root: bool) -> Finish:
+def _divide_corrected(count: Expr, correction: float | Expr, root: bool) -> Finish:
     """Divide by max(count - correction, 0): too few elements give inf or NaN, as in eager."""
 
     def finish(body: Body, value: int, at: Sequence[Expr]) -> int:
         dtype = body.dtype(value)
-        if (known := count.as_int) is not None:
+        known = count.as_int
+        if known is not None and not isinstance(correction, Expr):
             divisor = body.const(max(known - correction, 0), dtype)
         else:
-            divisor = body.op("sub", number(body, count, dtype), body.const(correction, dtype))
+            less = number(body, correction, dtype) if isinstance(correction, Expr) else body.const(correction, dtype)
+            divisor = body.op("sub", number(body, count, dtype), less)
             divisor = body.op("maximum", divisor, body.const(0, dtype))
         value = body.op("div", value, divisor)
         return body.op("sqrt", value) if root else value

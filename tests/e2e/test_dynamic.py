@@ -34,6 +34,17 @@ def test_dynamic_true_compiles_once_for_every_batch(f: Callable[[Tensor], Tensor
     assert len(reports) == 1
 
 
+def test_a_variance_corrected_by_a_number_of_the_caller() -> None:
+    def f(x: Tensor, correction: int) -> tuple[Tensor, ...]:
+        return (x.var(0, correction=correction), *torch.std_mean(x, 1, correction=correction))
+
+    compiled, reports = compile_counted(f, dynamic=True)
+    x = torch.randn(6, 5)
+    for correction in (3, 2, 4):
+        torch.testing.assert_close(compiled(x, correction), f(x, correction))
+    assert all(report.kind != "eager" for report in reports)
+
+
 def test_automatic_dynamic_compiles_twice_and_no_more() -> None:
     module = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32)).eval()
     compiled, reports = compile_counted(module)

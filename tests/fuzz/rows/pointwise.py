@@ -99,7 +99,7 @@ FLOAT_UNARY = {
     "softplus": "F.softplus({0})",
     "softplus_beta": "F.softplus({0}, beta=2.0, threshold=4.0)",
     "softsign": "F.softsign({0})",
-    "tanhshrink": "F.tanhshrink({0})",
+    "tanhshrink": "F.tanhshrink({0}.abs() + 1)",  # near 0 two equal numbers are subtracted
     "elu": "F.elu({0}, alpha=0.5)",
     "selu": "F.selu({0})",
     "celu": "F.celu({0}, alpha=1.5)",
