@@ -5,54 +5,35 @@
 // where a much larger score comes. Keys and values are packed for the micro kernel once for each head and
 // thread, as far as its queries need them.
 //
+// A few queries go another way (decode.h): then keys and values would be packed for a single use.
+//
 // Preconditions: neighbouring values of a row of q, k, v, out and mask lie side by side; other strides are any. heads is
 // a multiple of kv_heads: neighbouring query heads share keys and values. A mask is true or finite where a key counts,
 // or -infinity. Weights are rounded to the micro kernel's element type; sums are float.
 #pragma once
 
-#include "softmax.h"
+#include "decode.h"
 
 namespace icpu::attention {
-
-template <class T>
-struct Tensor {
-  T* data;
-  int64_t batch, head, row;  // strides, in elements
-
-  T* at(int64_t b, int64_t h, int64_t r) const { return data + b * batch + h * head + r * row; }
-};
-
-struct Sizes {
-  int64_t batch, heads, kv_heads, rows, keys, depth, columns;
-};
-
-// No mask.
-struct None {};
-
-// Which rows have no key at all: NaN there, as a softmax of -infinities gives, or 0.
-enum class Empty { kZero, kNan };
 
 // Keys that the scores and weights of one block of queries are for, so that both stay in the L1 and L2 caches.
 inline constexpr int64_t kKeysAtOnce = 256;
 
 template <class Micro, class T, class MaskElement, bool causal, Empty empty>
-class Attention {
+class Attention : public Problem<T, MaskElement, causal, empty> {
+  using Base = Problem<T, MaskElement, causal, empty>;
+  using Base::kMasked;
   using Element = typename Micro::Element;
   using Pack = Packing<Micro, T>;
-  static constexpr bool kMasked = !std::is_same_v<MaskElement, None>;
   using Rows = Softmax<Micro, kMasked>;
   static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns, kStep = Micro::kStep;
 
  public:
-  Sizes sizes;
-  float scale;
-  Tensor<const T> q, k, v;
-  Tensor<const MaskElement> mask;
-  Tensor<T> out;
-  Tensor<float> log_sums;  // what the weights of a row were divided by, as a logarithm; data may be null
+  using Base::k, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
   // One kernel: the blocks of queries of all heads are shared among threads.
   void run(int limit) const {
+    if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit);
     const int64_t blocks = ceil_div(sizes.rows, kBlock);
     const int64_t work = sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns) / 32;
     parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
@@ -148,7 +129,7 @@ class Attention {
   void scale_sums(float* sums, float factor) const {
     for (int64_t panel = 0; panel < panels_(); ++panel, sums += kBlock * kColumns) {
       for (int64_t c = 0; c < kColumns; c += kLanes) {
-        Reg<float> value = Rows::load_scores(sums + c) * splat_reg(factor);
+        Reg<float> value = load_reg(sums + c) * splat_reg(factor);
         std::memcpy(sums + c, &value, sizeof(value));
       }
     }
@@ -158,20 +139,9 @@ class Attention {
               const Running* running) const {
     for (int64_t r = 0; r < rows; ++r) {
       const float sum = keys > 0 ? total_of(running[r].sums) : 0.0f;
-      const float factor = sum == 0 ? (empty == Empty::kNan && sizes.keys > 0 ? kNan<float> : 0.0f) : 1 / sum;
-      T* const place = out.at(b, h, first + r);
-      for (int64_t panel = 0; panel < panels_(); ++panel) {
-        const float* const from = to.sums + (panel * kBlock + r) * kColumns;
-        Reg<float> value[kColumns / kLanes];
-        for (int i = 0; i < kColumns / kLanes; ++i) {
-          value[i] = sum == 0 ? splat_reg(factor) : Rows::load_scores(from + i * kLanes) * splat_reg(factor);
-        }
-        Pack::store(place + panel * kColumns, value, sizes.columns - panel * kColumns);
-      }
-      if (log_sums.data != nullptr) {
-        const float unit = kMasked ? 1.0f : std::abs(scale);
-        *log_sums.at(b, h, first + r) = running[r].base * unit + std::log(sum);
-      }
+      this->template finish_row<Pack, kColumns>(b, h, first + r, running[r].base, sum, [&](int64_t panel) {
+        return to.sums + (panel * kBlock + r) * kColumns;
+      });
     }
   }
 };

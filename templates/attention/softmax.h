@@ -38,6 +38,12 @@ inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
 #endif
 }
 
+inline ICPU_INLINE Reg<float> load_reg(const float* from) {
+  Reg<float> value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
 inline ICPU_INLINE float total_of(Reg<float> a) {
 #if defined(CPU_CAPABILITY_AVX512)
   return _mm512_reduce_add_ps(a);
@@ -70,12 +76,6 @@ struct Softmax {
   static constexpr int kTerms = std::is_same_v<Element, bf16> ? 5 : 6;
   // Of a score far above the base, float keeps fewer bits behind the point.
   static constexpr float kRange = std::is_same_v<Element, bf16> ? 32 : 8;
-
-  static ICPU_INLINE Reg<float> load_scores(const float* scores) {
-    Reg<float> value;
-    std::memcpy(&value, scores, sizeof(value));
-    return value;
-  }
 
   static ICPU_INLINE Mask<> first_lanes(int64_t count) {
     return {{mask_of_bits(count >= kLanes ? ~0u : count > 0 ? (1u << count) - 1 : 0u)}};
@@ -138,7 +138,7 @@ struct Softmax {
       Reg<float> weight[kVectors];
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        const Reg<float> power = exponent.of(load_scores(scores + panel * kPanel + v * kLanes));
+        const Reg<float> power = exponent.of(load_reg(scores + panel * kPanel + v * kLanes));
         if constexpr (limited) most[v] = raw_max(most[v], power);
         weight[v] = power_of_two<kTerms>(power);
       }
@@ -148,7 +148,7 @@ struct Softmax {
       Reg<float> weight[kVectors];
       for (int v = 0; v < kVectors; ++v) {
         const int64_t count = keys - panel * Micro::kColumns - v * kLanes;
-        const Reg<float> score = load_scores(scores + panel * kPanel + v * kLanes);
+        const Reg<float> score = load_reg(scores + panel * kPanel + v * kLanes);
         const Reg<float> power = or_else(count, exponent.of(score), -kInf<float>);
         if constexpr (limited) most[v] = raw_max(most[v], power);
         weight[v] = power_of_two<kTerms>(power);
@@ -181,7 +181,7 @@ struct Softmax {
   static void add_mask(float* scores, int64_t keys, float scale, const T* mask) {
     for (int64_t key = 0; key < keys; key += kLanes) {
       float* const at = scores + key / Micro::kColumns * kPanel + key % Micro::kColumns;
-      const Reg<float> score = load_scores(at) * splat_reg(scale);
+      const Reg<float> score = load_reg(at) * splat_reg(scale);
       Reg<float> value;
       if constexpr (std::is_same_v<T, bool>) {
         Mask<> allowed;

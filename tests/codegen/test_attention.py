@@ -48,6 +48,19 @@ SIZES = (
     (1, 1, 1, 1031, 70, 33, 31),
 )
 
+#: The same with so few queries that keys and values are read where they lie: one or a few rows, heads that share keys, sizes
+#: around vectors (8, 16), pairs of them and blocks of keys (32, 64, 128).
+FEW = (
+    (1, 2, 2, 1, 300, 64, 64),
+    (2, 8, 2, 1, 515, 128, 128),
+    (1, 6, 2, 2, 700, 80, 72),
+    (1, 4, 1, 2, 257, 33, 31),
+    (3, 6, 6, 1, 129, 40, 200),
+    (1, 3, 1, 1, 127, 16, 8),
+    (2, 2, 2, 4, 65, 256, 96),
+    (1, 8, 1, 1, 1000, 100, 64),
+)
+
 ROWS, KEYS = 1031, 1031
 
 
@@ -140,8 +153,26 @@ SUM_BOUND = {"amx_bf16": 2**-8, "vec_f32": 2e-5}
 def test_any_sizes_and_strides_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
     if not runs_here(kernel, isa):
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address = functions(isa)[source(kernel, dtype, mask, 0.3, False).symbol]
-    for number, (batch, heads, kv_heads, rows, keys, depth, columns) in enumerate(SIZES):
+    check_sizes(functions(isa)[source(kernel, dtype, mask, 0.3, False).symbol], kernel, dtype, mask, SIZES)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_few_queries_are_right_for_any_number_of_threads(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
+    """Threads share heads: each has a part of the keys."""
+    if not runs_here(kernel, isa):
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    address, before = functions(isa)[source(kernel, dtype, mask, 0.3, False).symbol], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            check_sizes(address, kernel, dtype, mask, FEW)
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_sizes(address: int, kernel: str, dtype: torch.dtype, mask: str, cases: Sequence[tuple[int, ...]]) -> None:
+    for number, (batch, heads, kv_heads, rows, keys, depth, columns) in enumerate(cases):
         order = ((0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3))[number % 3]
         q = apart((batch, heads, rows, depth), dtype, order)
         k = apart((batch, kv_heads, keys, depth), dtype, (*order[::-1][1:], 3) if number % 2 else order)
@@ -185,6 +216,35 @@ def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.
     exact, exact_sums = attend(q, k, v, mask, 0.3, False, nan_rows)
     torch.testing.assert_close(out, exact, rtol=1e-2, atol=4 * BOUND[dtype], equal_nan=True)
     torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=SUM_BOUND[kernel])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_few_queries_meet_special_values(kernel: str, isa: str, dtype: torch.dtype, threads: int) -> None:
+    """Bases far apart between parts, no key at all or none in a part, infinities and NaN of one key."""
+    if not runs_here(kernel, isa):
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    address, before = functions(isa)[source(kernel, dtype, "bool", 0.3, True).symbol], torch.get_num_threads()
+    q, k, v = (
+        torch.randn(1, 6, 1, 64).to(dtype),
+        torch.randn(1, 6, 900, 64).to(dtype),
+        torch.randn(1, 6, 900, 64).to(dtype),
+    )
+    mask = torch.ones(1, 6, 1, 900, dtype=torch.bool)
+    k[0, 0, 600:] *= 40
+    k[0, 1, :200] *= 40
+    mask[0, 2] = False
+    mask[0, 3, :, :890] = False
+    k[0, 4, 450, 3] = math.nan
+    v[0, 5, 17, 6] = math.inf
+    try:
+        torch.set_num_threads(threads)
+        out, sums = run(address, 0.3, q, k, v, mask)
+    finally:
+        torch.set_num_threads(before)
+    exact, exact_sums = attend(q.double(), k.double(), v.double(), mask, 0.3, False, True)
+    torch.testing.assert_close(out.double(), exact.double(), rtol=1e-2, atol=4 * BOUND[dtype], equal_nan=True)
+    torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=2e-5, equal_nan=True)
 
 
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)

@@ -1,0 +1,61 @@
+// What attention is about: sizes, operands, results, and how a row of the result is finished.
+//
+// Preconditions: those of attention.h.
+#pragma once
+
+#include "softmax.h"
+
+namespace icpu::attention {
+
+template <class T>
+struct Tensor {
+  T* data;
+  int64_t batch, head, row;  // strides, in elements
+
+  T* at(int64_t b, int64_t h, int64_t r) const { return data + b * batch + h * head + r * row; }
+};
+
+struct Sizes {
+  int64_t batch, heads, kv_heads, rows, keys, depth, columns;
+};
+
+// No mask.
+struct None {};
+
+// Which rows have no key at all: NaN there, as a softmax of -infinities gives, or 0.
+enum class Empty { kZero, kNan };
+
+template <class T, class MaskElement, bool causal, Empty empty>
+struct Problem {
+  using Value = T;
+  static constexpr bool kMasked = !std::is_same_v<MaskElement, None>;
+  static constexpr bool kCausal = causal;
+
+  Sizes sizes;
+  float scale;
+  Tensor<const T> q, k, v;
+  Tensor<const MaskElement> mask;
+  Tensor<T> out;
+  Tensor<float> log_sums;  // what the weights of a row were divided by, as a logarithm; data may be null
+
+  // base: the score whose weight is 1; total: the sum of weights; sums(panel): weighted values, kColumns of them.
+  template <class Pack, int64_t kColumns, class Sums>
+  ICPU_INLINE void finish_row(int64_t b, int64_t h, int64_t row, float base, float total, const Sums& sums) const {
+    const float factor = total == 0 ? (empty == Empty::kNan && sizes.keys > 0 ? kNan<float> : 0.0f) : 1 / total;
+    T* const place = out.at(b, h, row);
+    for (int64_t panel = 0; panel < ceil_div(sizes.columns, kColumns); ++panel) {
+      const float* const from = sums(panel);
+      Reg<float> value[kColumns / kLanes];
+      for (int i = 0; i < kColumns / kLanes; ++i) {
+        value[i] = total == 0 ? splat_reg(factor) : load_reg(from + i * kLanes) * splat_reg(factor);
+      }
+      Pack::store(place + panel * kColumns, value, sizes.columns - panel * kColumns);
+    }
+    if (log_sums.data != nullptr) {
+      const float unit = kMasked ? 1.0f : std::abs(scale);
+      *log_sums.at(b, h, row) = base * unit + std::log(total);
+    }
+  }
+};
+
+}  // namespace icpu::attention
