@@ -50,19 +50,23 @@ struct Pair<bf16> {
   static ICPU_INLINE void load(const bf16* from, Reg<float> (&out)[2]) {
     Reg<int32_t> words;
     std::memcpy(&words, from, sizeof(words));
-    out[0] = (Reg<float>)(words << 16);
-    out[1] = (Reg<float>)(words & splat_reg(int32_t(0xffff0000)));
+    split(words, out);
   }
 
   static ICPU_INLINE void load(const bf16* from, int64_t count, Reg<float> (&out)[2]) {
-    alignas(sizeof(Reg<float>)) bf16 some[2 * kLanes] = {};
 #if defined(CPU_CAPABILITY_AVX512)
     const auto lanes = static_cast<__mmask32>(count < 32 ? (1u << count) - 1 : ~0u);
-    _mm512_store_si512(some, _mm512_maskz_loadu_epi16(lanes, from));
+    split((Reg<int32_t>)_mm512_maskz_loadu_epi16(lanes, from), out);
 #else
+    bf16 some[2 * kLanes] = {};
     std::memcpy(static_cast<void*>(some), from, static_cast<size_t>(std::min<int64_t>(count, 2 * kLanes)) * sizeof(bf16));
-#endif
     load(some, out);
+#endif
+  }
+
+  static ICPU_INLINE void split(Reg<int32_t> words, Reg<float> (&out)[2]) {
+    out[0] = (Reg<float>)(words << 16);
+    out[1] = (Reg<float>)(words & splat_reg(int32_t(0xffff0000)));
   }
 
   static ICPU_INLINE void put_in_order(Reg<float> (&v)[2]) {
@@ -117,8 +121,7 @@ class Decode {
   static constexpr int64_t kBytes = 16 << 10;           // of a block's keys: they and its values stay in the L1 cache
   static constexpr int kAtOnce = kLanes == 16 ? 4 : 2;  // rows whose sums are in registers together
   static constexpr int kPair = 2 * kLanes;
-  template <int R>
-  static constexpr int kPairs = std::min(4, kLanes / 2 / R);  // of columns whose sums are in registers together
+  static constexpr int kPairs = 2;                      // of columns whose sums are in registers together
 
  public:
   explicit Decode(const P& p)
@@ -281,10 +284,13 @@ class Decode {
 #pragma GCC unroll 4
     for (int t = 0; t < R; ++t) {
       Reg<float> sums[R][kTile] = {};
-      if (count == kLanes) {
-        score_tile<R, kTile, true>(keys + t * kTile * p_.k.row, kTile, values + t * kTile * p_.v.row, queries, sums);
-      } else if (t * kTile < count) {
-        score_tile<R, kTile, false>(keys + t * kTile * p_.k.row, count - t * kTile, values, queries, sums);
+      const T *key = keys + t * kTile * p_.k.row, *value = values + t * kTile * p_.v.row;
+      int64_t k = 0;
+      for (; count == kLanes && k + kPair <= p_.sizes.depth; k += kPair) {
+        score_tile<true>(key + k, kTile, kPair, value + k, queries + k, sums);
+      }
+      for (; k < p_.sizes.depth; k += kPair) {
+        score_tile<false>(key + k, count - t * kTile, p_.sizes.depth - k, value, queries + k, sums);
       }
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) parts[r][t] = fold_all<1>(sums[r]);
@@ -296,33 +302,28 @@ class Decode {
     }
   }
 
-  template <int R, int kTile, bool whole>
-  ICPU_INLINE void score_tile(const T* keys, int64_t count, const T* values, const float* queries,
+  // Adds `width` products of each of `count` keys and R queries.
+  template <bool whole, int R, int kTile>
+  ICPU_INLINE void score_tile(const T* keys, int64_t count, int64_t width, const T* values, const float* queries,
                               Reg<float> (&sums)[R][kTile]) const {
-    const int64_t depth = p_.sizes.depth;
-    for (int64_t k = 0; k < depth; k += kPair) {
-      Reg<float> query[R][2];
+    Reg<float> query[R][2];
 #pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-        for (int j = 0; j < 2; ++j) query[r][j] = load_reg(queries + r * depth_ + k + j * kLanes);
-      }
-      const T *row = keys + k, *value = values + k;
+      for (int j = 0; j < 2; ++j) query[r][j] = load_reg(queries + r * depth_ + j * kLanes);
+    }
 #pragma GCC unroll 16
-      for (int i = 0; i < kTile; ++i) {
-        if (!whole && i >= count) break;
-        Reg<float> key[2];
-        if (depth - k >= kPair) {
-          Pair<T>::load(row, key);
-        } else {
-          Pair<T>::load(row, depth - k, key);
-        }
-        if constexpr (whole) fetch(value);
-        row += p_.k.row;
-        value += p_.v.row;
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sums[r][i] = fma_reg(key[1], query[r][1], fma_reg(key[0], query[r][0], sums[r][i]));
+    for (int i = 0; i < kTile; ++i, keys += p_.k.row, values += p_.v.row) {
+      Reg<float> key[2];
+      if constexpr (whole) {
+        Pair<T>::load(keys, key);
+        fetch(values);
+      } else {
+        if (i >= count) break;
+        Pair<T>::load(keys, width, key);
       }
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) sums[r][i] = fma_reg(key[1], query[r][1], fma_reg(key[0], query[r][0], sums[r][i]));
     }
   }
 
@@ -331,20 +332,15 @@ class Decode {
   ICPU_INLINE void weigh(const T* values, int64_t keys, const float* weights, const float* factors, float* sums,
                          const T* next) const {
     const int64_t columns = p_.sizes.columns;
-    const auto whole = [](const T* from, Reg<float>(&to)[2]) ICPU_INLINE { Pair<T>::load(from, to); };
     int64_t c = 0;
-    for (; c + kPairs<R> * kPair <= columns; c += kPairs<R> * kPair) {
-      weigh_columns<R, kPairs<R>>(values + c, keys, weights, factors, sums + c, next + c, whole);
+    for (; c + kPairs * kPair <= columns; c += kPairs * kPair) {
+      weigh_columns<R, kPairs>(values + c, keys, weights, factors, sums + c, next + c,
+                               [](const T* from, Reg<float>(&to)[2]) ICPU_INLINE { Pair<T>::load(from, to); });
     }
-    for (; c + 2 * kPair <= columns; c += 2 * kPair) {
-      weigh_columns<R, 2>(values + c, keys, weights, factors, sums + c, next + c, whole);
+    for (; c < columns; c += kPair) {
+      weigh_columns<R, 1>(values + c, keys, weights, factors, sums + c, next + c,
+                          [&](const T* from, Reg<float>(&to)[2]) ICPU_INLINE { Pair<T>::load(from, columns - c, to); });
     }
-    for (; c + kPair <= columns; c += kPair) {
-      weigh_columns<R, 1>(values + c, keys, weights, factors, sums + c, next + c, whole);
-    }
-    if (c == columns) return;
-    weigh_columns<R, 1>(values + c, keys, weights, factors, sums + c, next + c,
-                        [&](const T* from, Reg<float>(&to)[2]) ICPU_INLINE { Pair<T>::load(from, columns - c, to); });
   }
 
   template <int R, int n, class Load>

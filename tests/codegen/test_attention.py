@@ -48,8 +48,8 @@ SIZES = (
     (1, 1, 1, 1031, 70, 33, 31),
 )
 
-#: The same with so few queries that keys and values are read where they lie: one or a few rows, heads that share keys, sizes
-#: around vectors (8, 16), pairs of them and blocks of keys (32, 64, 128).
+#: The same with so few queries that keys and values are read where they lie: one or a few rows, heads that share keys,
+#: sizes around vectors (8, 16), pairs of them and blocks of keys (32, 64, 128).
 FEW = (
     (1, 2, 2, 1, 300, 64, 64),
     (2, 8, 2, 1, 515, 128, 128),
