@@ -53,7 +53,10 @@ CONFIGURATIONS: Mapping[str, Callable[[], Any]] = {
 }
 """The configurations that the models would download. distil-whisper has 6 of its 24 encoder layers."""
 
-ABSENT = ("boto3", "cpuinfo", "cv2", "distro", "gym", "gymnasium", "higher", "iopath", "kornia", "onnx", "tensorboardX")
+ABSENT = (
+    *("boto3", "cpuinfo", "cv2", "distro", "gym", "gymnasium", "higher", "iopath", "kornia", "onnx", "sklearn"),
+    *("sklearn.metrics", "tensorboardX"),
+)
 """Packages that some of its files import without needing them for the network itself."""
 
 
@@ -99,7 +102,7 @@ def checkout(folder: str) -> Iterator[None]:
     if not (root / "torchbenchmark" / "models").is_dir():
         raise Unavailable(f"{root} is no checkout of pytorch/benchmark")
     sys.path.insert(0, str(root))
-    absent = [name for name in ABSENT if name not in sys.modules and importlib.util.find_spec(name) is None]
+    absent = [name for name in ABSENT if name not in sys.modules and _is_absent(name.partition(".")[0])]
     sys.modules.update({name: _Absent(name) for name in absent})
     try:
         yield
@@ -108,6 +111,10 @@ def checkout(folder: str) -> Iterator[None]:
         # Others that ask whether these packages are there have to hear the truth.
         for name in absent:
             del sys.modules[name]
+
+
+def _is_absent(package: str) -> bool:
+    return package not in sys.modules and importlib.util.find_spec(package) is None
 
 
 class _Absent(types.ModuleType):
