@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -173,10 +173,19 @@ def _restore(graph: fx.Graph, node: fx.Node, source: fx.Node) -> None:
 
 def copy_as_before(graph: fx.Graph, node: fx.Node, source: fx.Node) -> fx.Node:
     """A copy of `source`, in front of `node`, with the strides that `source` had before they were changed."""
-    before = source.meta["value_before"]
-    strides = [s if isinstance(s, int) else s.node.hint for s in before.stride()]
-    order = sorted(range(before.dim()), key=lambda d: (-strides[d], d))
-    back = [order.index(d) for d in range(before.dim())]
+    return copy_with_strides(graph, node, source, source.meta["value_before"].stride())
+
+
+def hints(numbers: Iterable[Any]) -> list[Any]:
+    """Sizes or strides as they are at this compile; None for one that depends on data. Asking them sets no guards."""
+    return [n if isinstance(n, int) else n.node.hint for n in numbers]
+
+
+def copy_with_strides(graph: fx.Graph, node: fx.Node, source: fx.Node, strides: Sequence[Any]) -> fx.Node:
+    """A dense copy of `source`, in front of `node`, with its dimensions in memory as these strides have them."""
+    known = hints(strides)
+    order = sorted(range(len(known)), key=lambda d: (-known[d], d))
+    back = [order.index(d) for d in range(len(known))]
     with graph.inserting_before(node):
         moved = add(graph, aten.permute.default, source, order)
         packed = add(graph, aten.clone.default, moved, memory_format=torch.contiguous_format)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -18,6 +19,7 @@ from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.products import MicroKernelChoice
 from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
+from inductor_cpu.graph.shared import find_shared_results, keep_shared_results
 from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.spelled_attention import recognize_attention
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
@@ -71,7 +73,7 @@ def run_passes(
     recognize_attention(gm, attention_kernel)
     if not prepack or not static_inputs:
         return Prepared(gm, None, tuple(attention))
-    keep_result_strides(gm)
+    promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)
     drop_copies(gm)
     hoist_weights(gm, static_inputs)
@@ -89,6 +91,7 @@ def run_passes(
     linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
     recurrent, others = pack_recurrent(gm, weight_only(gm, static_inputs))
     linear_adds = fuse_linear_binaries(gm) if linears else 0
+    keep_shared_results(gm, shared, promised)
     gm, recipe = split_weights(gm, static_inputs)
     counts = (
         f"{norms} batch norms and {scaled} scales and shifts folded, {spelled} spelled-out activations recognized,"
@@ -98,12 +101,14 @@ def run_passes(
     return Prepared(gm, recipe, (counts, *joined, *attention, *_texts([*refused, *more, *others])))
 
 
-def keep_result_strides(gm: fx.GraphModule) -> None:
-    """Remember on the output node what strides the caller was promised."""
+def keep_result_strides(gm: fx.GraphModule) -> list[tuple[Any, ...] | None]:
+    """Remember on the output node what strides the caller was promised; returns them, None for what is no tensor."""
     output = gm.graph.output_node()
     results = output.args[0]
     values = [n.meta.get("val") if isinstance(n, fx.Node) else None for n in results]  # type: ignore[union-attr]
-    output.meta["result_strides"] = [v.stride() if isinstance(v, torch.Tensor) else None for v in values]
+    promised = [v.stride() if isinstance(v, torch.Tensor) else None for v in values]
+    output.meta["result_strides"] = promised
+    return promised
 
 
 def _texts(refused: list[Refusal]) -> list[str]:
