@@ -11,7 +11,7 @@ import torch
 from torch._inductor import config as inductor_config
 
 from inductor_cpu.backend import compile_dynamo_graph
-from inductor_cpu.trace import CompileReport
+from inductor_cpu.trace import CompileReport, count_reasons
 
 Observer = Callable[[CompileReport], None]
 
@@ -87,7 +87,7 @@ def counters(reports: list[CompileReport]) -> dict[str, Any]:
         "eager_graphs": [note for r in reports if r.kind == "eager" for note in r.notes],
         "kernels": len(kernels),
         "vectorized": sum(k.vectorized for k in kernels),
-        "scalar_reasons": sorted({reason for k in kernels if not k.vectorized for reason in k.reasons}),
+        "scalar_reasons": dict(count_reasons(kernels)),
         "externs": externs,
         "extern_reasons": reasons,
         "packed_bytes": sum(r.packed_weight_bytes for r in reports),

@@ -26,6 +26,7 @@ import inductor_cpu
 from bench_suites import measure
 from bench_suites.backends import Frozen, freezes
 from bench_suites.models import RECIPES, Model, build
+from inductor_cpu.trace import count_reasons
 
 Result = dict[str, Any]
 
@@ -86,7 +87,7 @@ def run_speed(job: Result) -> Result:
         explained = inductor_cpu.explain(model.module, *model.args, **model.kwargs)
         result["kernels"], result["vectorized"] = len(explained.kernels), explained.vectorized
         result["extern_calls"] = explained.extern_calls
-        result["scalar_reasons"] = sorted({r for k in explained.kernels if not k.vectorized for r in k.reasons})
+        result["scalar_reasons"] = dict(count_reasons(explained.kernels))
     return result
 
 

@@ -43,10 +43,18 @@ def vectorized(rows: Sequence[Row]) -> tuple[int, int]:
 
 
 def vectorization(rows: Sequence[Row]) -> str:
-    """Vectorized kernels by model, and why the others are scalar."""
-    lines = [[n, r["vectorized"], r["kernels"], "; ".join(r["scalar_reasons"])[:200]] for n, r in reported(rows)]
+    """Vectorized kernels by model, and why the others are scalar, with the number of kernels for each reason."""
+    lines = [[n, r["vectorized"], r["kernels"], _counted(r["scalar_reasons"])] for n, r in reported(rows)]
     done, all_kernels = vectorized(rows)
-    return _table(["model", "vectorized", "kernels", "why not"], [*lines, ["all", done, all_kernels, ""]])
+    total: Counter[str] = Counter()
+    for _, report in reported(rows):
+        total.update(report["scalar_reasons"])
+    last = ["all", done, all_kernels, _counted(dict(total.most_common()))]
+    return _table(["model", "vectorized", "kernels", "why not"], [*lines, last])
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return "; ".join(f"{number} x {reason}" for reason, number in reasons.items())
 
 
 def fallbacks(rows: Sequence[Row]) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from inductor_cpu.backend import compile_dynamo_graph
-from inductor_cpu.trace import CompileReport, ExternInfo, KernelInfo
+from inductor_cpu.trace import CompileReport, ExternInfo, KernelInfo, count_reasons
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Explanation:
             f"{kernels} kernel(s), {self.vectorized}/{kernels} vectorized; {self.extern_calls} extern call(s);"
             f" {self.packed_weight_bytes} bytes of packed weights",
         ]
+        lines.extend(f"{count} scalar kernel(s): {reason}" for reason, count in count_reasons(self.kernels))
         for reason, count in self.breaks:
             lines.append(f"graph break, {count} x:")
             # Dynamo's text goes on with its own debug information after the first blank line.

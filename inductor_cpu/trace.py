@@ -13,7 +13,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,6 +99,7 @@ class CompileReport:
             f"  kernels: {len(self.kernels)}, vectorized {self.vectorized}/{len(self.kernels)},"
             f" made of {self.ops_before_fusion} loops before fusion",
         ]
+        lines.extend(f"    {number} scalar: {reason}" for reason, number in count_reasons(self.kernels))
         for k in self.kernels:
             if k.reasons or not k.vectorized:
                 lines.append(f"    {k.name}: {'vectorized' if k.vectorized else 'scalar'}")
@@ -117,6 +119,11 @@ def _sum_by_stage(timings: tuple[StageTime, ...]) -> dict[str, float]:
     for t in timings:
         total[t.stage] = total.get(t.stage, 0.0) + t.ms
     return total
+
+
+def count_reasons(kernels: Iterable[KernelInfo]) -> tuple[tuple[str, int], ...]:
+    """(reason, number of kernels that it keeps scalar), most frequent first."""
+    return tuple(Counter(reason for k in kernels if not k.vectorized for reason in k.reasons).most_common())
 
 
 def count_externs(calls: Mapping[tuple[str, str, bool], int]) -> tuple[ExternInfo, ...]:

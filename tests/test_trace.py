@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from inductor_cpu.errors import InternalError, UserError
-from inductor_cpu.trace import CompileReport, ExternInfo, KernelInfo, StageTime, Trace, count_externs, set_logs
+from inductor_cpu.trace import (
+    CompileReport,
+    ExternInfo,
+    KernelInfo,
+    StageTime,
+    Trace,
+    count_externs,
+    count_reasons,
+    set_logs,
+)
 
 
 def test_without_a_folder_stages_are_timed_and_nothing_is_written() -> None:
@@ -88,3 +97,10 @@ def test_logs_set_levels_by_room_and_refuse_unknown_rooms() -> None:
     assert logging.getLogger("inductor_cpu.codegen").level == logging.DEBUG
     with pytest.raises(UserError, match="nonsense"):
         set_logs("nonsense")
+
+
+def test_reasons_for_scalar_code_are_counted_most_frequent_first() -> None:
+    kernels = [KernelInfo("a", False, ("x",)), *[KernelInfo(name, False, ("y",)) for name in "bc"]]
+    kernels.append(KernelInfo("d", True, ("one op lane by lane",)))
+    assert count_reasons(kernels) == (("y", 2), ("x", 1))
+    assert "2 scalar: y" in str(CompileReport("graph", "inference", kernels=tuple(kernels)))

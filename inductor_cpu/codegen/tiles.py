@@ -16,6 +16,7 @@ from inductor_cpu.codegen.cxx import LANE
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.nodes import Load
+from inductor_cpu.ir.scatter import is_scatter
 
 #: A second loop that is shorter than this leaves too much of a tile empty.
 SHORTEST = 4
@@ -35,8 +36,8 @@ class Tile:
 def find_tile(kernel: Kernel) -> Tile | None:
     """The tile of a pointwise kernel, if some strided access has a loop along which it is contiguous."""
     vector = kernel.vector.loop
-    if vector is None or kernel.inner or vector not in kernel.outer:
-        return None
+    if vector is None or kernel.inner or vector not in kernel.outer or any(map(is_scatter, kernel.stores)):
+        return None  # a tile changes the order of the points
     access = dict(kernel.vector.access)
     loads = {
         k: instr.index[0]
@@ -51,7 +52,6 @@ def find_tile(kernel: Kernel) -> Tile | None:
         for n, store in enumerate(kernel.stores)
         if access.get(-1 - n) == "strided"
         and store.mask is None
-        and store.mode == "set"
         and _fits(store.index[0], kernel.body[store.value].dtype, vector)
     }
     counts = Counter(loop for expr in (*loads.values(), *stores.values()) for loop in _contiguous_loops(kernel, expr))

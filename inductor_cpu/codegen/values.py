@@ -283,22 +283,18 @@ class Values:
         self.writer.line(text)
 
     def _store_varies(self, number: int, store: Store) -> bool:
+        """Whether each lane stores something of its own. Lanes that add one value to one element add it so often."""
         masked = store.mask is not None and self.facts.varying[store.mask]
-        return self.facts.store_access(number) != "uniform" or masked or self.facts.varying[store.value]
+        alike = self.facts.store_access(number) == "uniform" and not self.facts.varying[store.value]
+        return not alike or masked or store.mode == "add"
 
     def _store_scalar(self, store: Store, number: int) -> str:
         value = self.operand(store.value, vector=False)
-        function = "store"
-        if store.mode == "add":
-            function = "atomic_add" if self.kernel.parallel else "store_add"
+        function = "store_add" if store.mode == "add" else "store"
         return f"icpu::{function}({self.address(store.buffer, store.index[0])}, {value});"
 
     def _store_vector(self, store: Store, number: int) -> str:
         access = self.facts.store_access(number)
-        if store.mode == "add" and (access != "contiguous" or self.kernel.parallel):
-            raise InternalError(
-                STAGE, f"{self.kernel.label}: lanes or threads of store {number} may add to one element"
-            )
         value = self.operand(store.value, vector=True)
         if self.facts.tile is not None and number in self.facts.tile.stores:
             return f"icpu::store({self._tile_row(f'tile_s{number}')}, {value}, icpu::Full<1>{{}});"
@@ -309,4 +305,5 @@ class Values:
             return f"icpu::{function}({self.address(store.buffer, store.index[0])}, {value}, lanes{extra});"
         base, lanes = self.offsets(store.index[0])
         pointer = self._pointers[store.buffer]
-        return f"icpu::scatter({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, {value}, lanes{extra});"
+        function = "scatter_add" if store.mode == "add" else "scatter"
+        return f"icpu::{function}({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, {value}, lanes{extra});"

@@ -104,7 +104,10 @@ Instr = Union[Const, Index, Load, Scalar, Cast, Reduce]
 
 @dataclass(frozen=True)
 class Store:
-    """buffer[index] = %value; mode "add" adds atomically (scatter). With a mask, only where it is true."""
+    """buffer[index] = %value; mode "add" adds. With a mask, only where it is true.
+
+    A store that sets at an index without SSA values writes each element once. Others are scatters: points of the loops
+    may meet in an element, and then take effect in the order of the loops."""
 
     buffer: str
     index: tuple[Expr, ...]

@@ -14,6 +14,7 @@ from inductor_cpu.ir.kernel import Kernel, Schedule, Step
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Gemm, Load, LoopNest, Program, Reduce, Store, View
 from inductor_cpu.ir.rewrite import needed_by, store_operands
+from inductor_cpu.ir.scatter import keeps_apart
 from inductor_cpu.ir.verify_body import Checker, Scope, check_body, check_expr, check_stores, depends, store_depends
 
 ACCESS_KINDS = ("uniform", "contiguous", "strided", "gather")
@@ -243,6 +244,8 @@ def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
         check.require(arg.reads or arg.buffer not in loaded, f"{arg.buffer} is read, but not declared so")
         check.require(arg.writes or arg.buffer not in stored, f"{arg.buffer} is written, but not declared so")
     check.require(0 <= kernel.parallel <= len(kernel.outer), f"{kernel.parallel} parallel loops do not exist")
+    for loop in kernel.outer[: kernel.parallel]:
+        check.require(keeps_apart(loop, kernel.stores), f"threads that share {loop} may meet in a scatter")
     _check_phases(check, kernel)
     _check_vector(check, kernel)
 

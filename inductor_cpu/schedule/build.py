@@ -6,16 +6,14 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr, const, loop_var, of, product
 from inductor_cpu.ir.kernel import Kernel, KernelArg, VectorPlan
-from inductor_cpu.ir.nodes import Buffer, Gemm, Load, LoopNest, Store
-from inductor_cpu.schedule.cost import body_cost, points
+from inductor_cpu.ir.nodes import Buffer, Gemm, Load, LoopNest
+from inductor_cpu.schedule.cost import body_cost
 from inductor_cpu.schedule.epilogue import block_nest, block_vectors, epilogue_work, product_args, product_sizes
 from inductor_cpu.schedule.flat import expressions, has_position, merge_loops, ordered, substitute_loops
 from inductor_cpu.schedule.fuse import Group
 from inductor_cpu.schedule.phases import kept_values, split_phases
+from inductor_cpu.schedule.share import share
 from inductor_cpu.schedule.vectorize import plan_vectors
-
-#: Outer loops are shared among threads as far in as needed to have this many points for each thread.
-POINTS_PER_THREAD = 8
 
 
 def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: int) -> Kernel:
@@ -27,7 +25,7 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
         nest = replace(nest, dims=ordered(nest, nest.dims))
     nest = merge_loops(nest)
     vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes, has_position(nest.body))
-    nest = replace(nest, dims=_last(nest.dims, vector.loop), reduce_dims=_last(nest.reduce_dims, vector.loop))
+    nest, vector, parallel = share(nest, vector, cores)
     nest, vector = _renamed(nest, vector)
     phases = split_phases(nest.body, nest.stores, nest.reduce_dims) if nest.reduce_dims else ()
     kept = kept_values(nest.body, nest.stores, phases, nest.reduce_dims)
@@ -41,7 +39,7 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
         stores=nest.stores,
         phases=phases,
         kept=kept,
-        parallel=_parallel_depth(nest, vector.loop, cores),
+        parallel=parallel,
         work=_work(nest, len(phases)),
         vector=vector,
         origins=nest.origins,
@@ -69,11 +67,6 @@ def _build_product(group: Group, gemm: Gemm, nest: LoopNest, buffers: dict[str, 
     )
 
 
-def _last(loops: tuple[Sym, ...], loop: Sym | None) -> tuple[Sym, ...]:
-    """The loops with this one, if it is among them, innermost."""
-    return (*(s for s in loops if s != loop), *(s for s in loops if s == loop))
-
-
 def _renamed(nest: LoopNest, vector: VectorPlan) -> tuple[LoopNest, VectorPlan]:
     """Loops named by their place, so that equal kernels of a model are equal code."""
     new = {loop: loop_var(f"i{k}", loop.size) for k, loop in enumerate(nest.dims) if loop.size is not None}
@@ -99,21 +92,6 @@ def size_symbols(nest: LoopNest) -> tuple[Sym, ...]:
     exprs += [d.size for d in (*nest.dims, *nest.reduce_dims) if d.size is not None]
     found = {s for expr in exprs for s in expr.symbols if s.kind == "size"}
     return tuple(sorted(found, key=lambda s: s.name))
-
-
-def _parallel_depth(nest: LoopNest, vector: Sym | None, cores: int) -> int:
-    if any(_is_scatter(store) for store in nest.stores):
-        return 0
-    depth = 0
-    for depth in range(1, len(nest.dims) + 1):
-        is_last = nest.dims[depth - 1] == vector
-        if is_last or points(nest.dims[:depth]) >= POINTS_PER_THREAD * cores:
-            break
-    return depth
-
-
-def _is_scatter(store: Store) -> bool:
-    return store.mode != "set" or any(s.kind == "value" for s in store.index[0].symbols)
 
 
 def _work(nest: LoopNest, phases: int) -> Expr:

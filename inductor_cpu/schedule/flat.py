@@ -15,6 +15,7 @@ from inductor_cpu.ir.index import ZERO, Expr, Sym, loop_var, of, recombine
 from inductor_cpu.ir.nodes import Buffer, Cast, Const, Index, Instr, Load, LoopNest, Reduce, Store
 from inductor_cpu.ir.ops import identity
 from inductor_cpu.ir.rewrite import Copier, Editor, prune
+from inductor_cpu.ir.scatter import is_scatter
 from inductor_cpu.schedule.cost import hint
 
 
@@ -87,7 +88,7 @@ def _reduce_one_point(reduce: Reduce) -> Instr:
 # -- order -----------------------------------------------------------------------------------------------------------
 def ordered(nest: LoopNest, dims: tuple[Sym, ...]) -> tuple[Sym, ...]:
     """Loops in the order of the first store's strides, largest first. A scatter keeps its order."""
-    if any(s.mode != "set" or any(e.kind == "value" for e in s.index[0].symbols) for s in nest.stores):
+    if any(map(is_scatter, nest.stores)):
         return dims
     address = nest.stores[0].index[0]
     return tuple(sorted(dims, key=lambda d: -stride_hint(address, d)))

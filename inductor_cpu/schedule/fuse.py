@@ -21,6 +21,8 @@ from inductor_cpu.schedule.uses import defined_symbols, reads_of, writes_of
 
 MAX_INSTRUCTIONS = 320
 MAX_BUFFERS = 32
+#: Buffers of a group without loops: what it holds is a list of single elements (counters of batch norms, scalars).
+MAX_ELEMENTS = 256
 #: How many of the latest groups a nest is compared with.
 WINDOW = 12
 #: Nests up to which a group takes in others that only read what it reads.
@@ -39,6 +41,11 @@ class Group:
     reads: set[str]
     writes: set[str]
     gemm: Gemm | None = None
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether it computes more than single elements."""
+        return bool(self.outer or self.inner or self.gemm)
 
     def address_of(self, buffer: str) -> Expr | None:
         """The one address at which the group accesses a buffer, a store's first."""
@@ -105,10 +112,10 @@ class _Fuser:
     def _join(self, nest: LoopNest) -> bool:
         reads, writes = reads_of(nest) | self._late_sizes(nest), writes_of(nest)
         earliest = self._last_conflict(reads, writes)
-        for position in self._candidates(reads):
+        for position in self._candidates(nest, reads):
             group = self.items[position]
             assert isinstance(group, Group)
-            if not group.writes & reads and len(group.members) >= self.horizontal:
+            if group.has_loops and not group.writes & reads and len(group.members) >= self.horizontal:
                 self.notes.append(f"{nest.name} not with {group.members[0]}: it has {len(group.members)} loops already")
                 continue
             sink = earliest > position
@@ -144,13 +151,18 @@ class _Fuser:
                 return position
         return -1
 
-    def _candidates(self, reads: set[str]) -> list[int]:
-        """Groups to try: first those that produce what the nest reads, then those that read the same; latest first."""
+    def _candidates(self, nest: LoopNest, reads: set[str]) -> list[int]:
+        """Groups to try: first those that produce what the nest reads, then those that read the same; latest first.
+        Nests without loops have the same (single) point, and gain from one call in place of many."""
         recent = [p for p, item in enumerate(self.items) if isinstance(item, Group)][-WINDOW:]
         groups = [(p, self.items[p]) for p in reversed(recent)]
         producers = [p for p, g in groups if isinstance(g, Group) and g.writes & reads]
         sharers = [p for p, g in groups if isinstance(g, Group) and g.reads & reads and p not in producers]
-        return producers + sharers
+        others: list[int] = []
+        if _has_no_loops(nest):
+            found = {p for p, item in enumerate(self.items) if isinstance(item, Group) and not item.has_loops}
+            others = sorted(found - {*producers, *sharers}, reverse=True)
+        return producers + sharers + others
 
     def _can_sink(self, group: Group, position: int) -> bool:
         """Whether the group may run after all later steps."""
@@ -170,10 +182,18 @@ def join(group: Group, nest: LoopNest, names: Iterator[str]) -> str | None:
     """Add a nest to a group; or the reason why it cannot be, the group then unchanged. names: for new loops."""
     if len(group.nest.body) + len(nest.body) > MAX_INSTRUCTIONS:
         return "too many instructions"
-    if len(group.reads | group.writes | reads_of(nest) | writes_of(nest)) > MAX_BUFFERS:
+    if len(group.reads | group.writes | reads_of(nest) | writes_of(nest)) > (
+        MAX_BUFFERS if group.has_loops else MAX_ELEMENTS
+    ):
         return "too many buffers"
     if _scatters(group.nest) or _scatters(nest):
         return "a scatter stays alone"
+    if not group.has_loops and _has_no_loops(nest):
+        fused = _merge(group, nest)
+        if not isinstance(fused, str):
+            _add(group, group, fused, nest)
+            return None
+        return fused
     if group.gemm is not None:
         if nest.reduce_dims:
             return "a reduction needs more than a block of a matrix product"
@@ -191,13 +211,22 @@ def join(group: Group, nest: LoopNest, names: Iterator[str]) -> str | None:
         if isinstance(fused, str):
             reason = fused
             continue
-        group.outer, group.inner = moved_group.outer, moved_group.inner
-        group.nest = replace(fused, origins=tuple(dict.fromkeys((*group.nest.origins, *nest.origins))))
-        group.members.append(nest.name)
-        group.reads |= reads_of(nest)
-        group.writes |= writes_of(nest)
+        _add(group, moved_group, fused, nest)
         return None
     return reason
+
+
+def _add(group: Group, moved: Group, fused: LoopNest, nest: LoopNest) -> None:
+    """Make the group what it is with a nest: moved has its new loops, fused the bodies of both."""
+    group.outer, group.inner = moved.outer, moved.inner
+    group.nest = replace(fused, origins=tuple(dict.fromkeys((*group.nest.origins, *nest.origins))))
+    group.members.append(nest.name)
+    group.reads |= reads_of(nest)
+    group.writes |= writes_of(nest)
+
+
+def _has_no_loops(nest: LoopNest) -> bool:
+    return not nest.dims and not nest.reduce_dims
 
 
 def _scatters(nest: LoopNest) -> bool:

@@ -13,6 +13,7 @@ from inductor_cpu.schedule.build import build_kernel
 from inductor_cpu.schedule.flat import flatten
 from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
 from inductor_cpu.schedule.inline import inline_producers
+from inductor_cpu.schedule.known import put_known_indices
 from inductor_cpu.schedule.memory import plan_memory
 from inductor_cpu.schedule.uses import live_nodes, reads_of, result_buffers
 
@@ -26,7 +27,8 @@ def schedule_program(
     buffers = dict(program.buffer_table)
     inlined = inline_producers(program, live_nodes(program, program.nodes))
     nodes = [
-        flatten(node, buffers) if isinstance(node, LoopNest) else node for node in live_nodes(program, inlined.nodes)
+        flatten(put_known_indices(node), buffers) if isinstance(node, LoopNest) else node
+        for node in live_nodes(program, inlined.nodes)
     ]
     fused = fuse(program, nodes, horizontal)
     steps: list[Step] = [

@@ -1,7 +1,8 @@
 """The vectorization checker: reads a kernel's loops and bodies, returns a vector plan or the reasons why not.
 
 It is a judge, not a code generator: the plan says which loop becomes lanes and how each access looks along it. Vector
-code is safe when the lanes are independent: no scatter, and no buffer both read and written at different points.
+code is safe when it gives what the points give one after another: no buffer is both read and written at different
+points, and where points of a scatter can meet, they meet in their order.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import VectorPlan
 from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Store
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
+from inductor_cpu.ir.scatter import is_scatter, keeps_apart
 from inductor_cpu.schedule.cost import hint
 
 
@@ -23,8 +25,9 @@ class Reason(Enum):
 
     SCALAR_TARGET = "the target or cpp.simdlen asks for scalar code"
     NO_LOOP = "it has no loop"
-    SCATTER_ADD = "lanes of a scatter may add to the same element"
-    SCATTER_SET = "lanes of a scatter may write the same element, and the last one must win"
+    SCATTER_READ = "it reads what it scatters into, where lanes may meet"
+    SCATTER_TWICE = "it scatters into one buffer by two stores"
+    SCATTER_FOLDS = "it scatters beside a reduction"
     IN_PLACE = "it reads elements that other lanes write"
     SHORT = "every loop is shorter than two points"
 
@@ -54,6 +57,9 @@ def plan_vectors(
     candidates = [loop for loop in (*outer, *movable) if loop.size is not None and loop.size.as_int not in (0, 1)]
     if not candidates:
         return VectorPlan(None, 1, reasons=(Reason.SHORT.value,))
+    candidates = [loop for loop in candidates if keeps_order(loop, candidates, body, stores)]
+    if not candidates:
+        return VectorPlan(None, 1, reasons=(Reason.SCATTER_READ.value,))
     best = min(candidates, key=lambda loop: _cost(loop, outer, inner, body, stores, lanes))
     access = tuple(
         [(p, access_kind(i.index[0], best, body, inner)) for p, i in enumerate(body) if isinstance(i, Load)]
@@ -69,19 +75,28 @@ def _unsafe(
         return Reason.SCALAR_TARGET
     if not outer and not inner:
         return Reason.NO_LOOP
-    for store in stores:
-        if store.mode != "set":
-            return Reason.SCATTER_ADD
-        if any(s.kind == "value" for s in store.index[0].symbols):
-            return Reason.SCATTER_SET
-    written = {store.buffer: store.index[0] for store in stores}
-    for instruction in body:
-        if (
-            isinstance(instruction, Load)
-            and written.get(instruction.buffer, instruction.index[0]) != instruction.index[0]
-        ):
-            return Reason.IN_PLACE
-    return None
+    if any(map(is_scatter, stores)):
+        if inner:
+            return Reason.SCATTER_FOLDS
+        if len({store.buffer for store in stores}) < len(stores):
+            return Reason.SCATTER_TWICE
+    return Reason.IN_PLACE if reads_what_others_write(body, stores) else None
+
+
+def reads_what_others_write(body: Sequence[Instr], stores: Sequence[Store]) -> bool:
+    """Whether a point may read an element that another point writes."""
+    loads = [i for i in body if isinstance(i, Load)]
+    return any(i.buffer == s.buffer and i.index[0] != s.index[0] for i in loads for s in stores)
+
+
+def keeps_order(loop: Sym, loops: Sequence[Sym], body: Sequence[Instr], stores: Sequence[Store]) -> bool:
+    """Whether points that meet in a scatter meet in the order of the loops, with this one innermost and its points as
+    lanes: points with different values of the loop never meet, or it is innermost anyway and lanes are stored one
+    after another. A point that reads what it scatters into must not miss what an earlier lane wrote there."""
+    if keeps_apart(loop, stores):
+        return True
+    scattered = {store.buffer for store in stores if is_scatter(store)}
+    return loop == loops[-1] and not any(isinstance(i, Load) and i.buffer in scattered for i in body)
 
 
 def access_kind(address: Expr, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym] = ()) -> str:
@@ -124,6 +139,12 @@ def _access_cost(
     return TILE_COST if kind == "strided" and tiles else ACCESS_COST[kind]
 
 
+def _store_cost(store: Store, loop: Sym, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr]) -> float:
+    if store.mode == "add" and access_kind(store.index[0], loop, body, inner) != "contiguous":
+        return 1.5 * ACCESS_COST["gather"]
+    return 1.5 * _access_cost(store.index[0], body[store.value].dtype, loop, outer, inner, body)
+
+
 def _cost(
     loop: Sym, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr], stores: Sequence[Store], lanes: int
 ) -> tuple[float, int]:
@@ -140,7 +161,7 @@ def _cost(
         elif isinstance(instruction, Reduce):
             total += 0.3 if loop in inner and size >= 4 * lanes else 0.5 if loop in inner else 0.2
     for store in stores:
-        total += 1.5 * _access_cost(store.index[0], body[store.value].dtype, loop, outer, inner, body)
+        total += _store_cost(store, loop, outer, inner, body)
     if loop in outer and loop is not outer[-1] and not inner:
         total += 0.5
     order = (*outer, *inner)

@@ -183,21 +183,4 @@ inline void store_add(T* p, scalar_t<T> a) {
   store(p, plus<T>(load(p), a));
 }
 
-// Adds so that no other thread's addition to the same place is lost.
-template <class T>
-inline void atomic_add(T* p, scalar_t<T> a) {
-  using Bits = std::conditional_t<
-      sizeof(T) == 8, uint64_t,
-      std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
-  auto* const place = reinterpret_cast<Bits*>(p);
-  Bits seen = __atomic_load_n(place, __ATOMIC_RELAXED);
-  Bits wanted;
-  do {
-    T value;
-    std::memcpy(&value, &seen, sizeof(T));
-    value = static_cast<T>(plus<T>(static_cast<scalar_t<T>>(value), a));
-    std::memcpy(&wanted, &value, sizeof(T));
-  } while (!__atomic_compare_exchange_n(place, &seen, wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-}
-
 }  // namespace icpu

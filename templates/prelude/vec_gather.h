@@ -72,10 +72,10 @@ inline value_t<T, U> gather(
   return select(wanted, gather_masked<T, Lanes>(p, at, wanted), fill);
 }
 
-// Lanes in order: where two lanes have one address, the last one stays.
-template <class T, class Lanes, int U = Lanes::units>
-inline void scatter(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Lanes& lanes, const Mask<U>& mask) {
-  const auto wanted = mask & lanes.mask();
+// step(place, value) for one lane after the other.
+template <class T, int U, class Step>
+inline void each_lane(
+    T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Mask<U>& wanted, const Step& step) {
   const auto offset = spill(at);
 #pragma GCC unroll 8
   for (int u = 0; u < U; ++u) {
@@ -83,13 +83,61 @@ inline void scatter(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, con
     store_unit(lane, unit_of(v, u));
     for (uint32_t bits = bits_of_mask(wanted.m[u]); bits; bits &= bits - 1) {
       const int i = __builtin_ctz(bits);
-      p[offset[u * kLanes + i]] = lane[i];
+      step(p + offset[u * kLanes + i], lane[i]);
     }
   }
+}
+
+#if defined(CPU_CAPABILITY_AVX512)
+inline void scatter_unit(int32_t* p, const Vec<int64_t>& at, Reg<int32_t> v, __mmask16 m) {
+  const __m256i high = _mm512_extracti64x4_epi64((__m512i)v, 1);
+  _mm512_mask_i64scatter_epi32(
+      p, static_cast<__mmask8>(m), (__m512i)at.r[0], _mm512_castsi512_si256((__m512i)v), 4);
+  _mm512_mask_i64scatter_epi32(p, static_cast<__mmask8>(m >> 8), (__m512i)at.r[1], high, 4);
+}
+inline void scatter_half(int64_t* p, Reg<int64_t> at, Reg<int64_t> v, __mmask8 m) {
+  _mm512_mask_i64scatter_epi64(p, m, (__m512i)at, (__m512i)v, 8);
+}
+#endif
+
+// Lanes in order, as the instructions of AVX-512 store them: where two lanes have one address, the last one stays.
+template <class T, class Lanes, int U = Lanes::units>
+inline void scatter(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Lanes& lanes, const Mask<U>& mask) {
+  const auto wanted = mask & lanes.mask();
+#if defined(CPU_CAPABILITY_AVX512)
+  if constexpr (sizeof(T) == 4) {
+#pragma GCC unroll 8
+    for (int u = 0; u < U; ++u) {
+      scatter_unit(reinterpret_cast<int32_t*>(p), unit_of(at, u), bits_as<Reg<int32_t>>(v.r[u]), wanted.m[u]);
+    }
+    return;
+  }
+  if constexpr (sizeof(T) == 8) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 2 * U; ++j) {
+      const auto m = static_cast<__mmask8>(wanted.m[j / 2] >> (j % 2 * 8));
+      scatter_half(reinterpret_cast<int64_t*>(p), at.r[j], bits_as<Reg<int64_t>>(v.r[j]), m);
+    }
+    return;
+  }
+#endif
+  each_lane<T, U>(p, at, v, wanted, [](T* place, const T& value) { *place = value; });
 }
 template <class T, class Lanes, int U = Lanes::units>
 inline void scatter(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Lanes& lanes) {
   scatter(p, at, v, lanes, lanes.mask());
+}
+
+// Lanes in order, so that lanes with one address are added up as one after another.
+template <class T, class Lanes, int U = Lanes::units>
+inline void scatter_add(
+    T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Lanes& lanes, const Mask<U>& mask) {
+  const auto add = [](T* place, const T& value) { store_add(place, load(&value)); };
+  each_lane<T, U>(p, at, v, mask & lanes.mask(), add);
+}
+template <class T, class Lanes, int U = Lanes::units>
+inline void scatter_add(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Lanes& lanes) {
+  scatter_add(p, at, v, lanes, lanes.mask());
 }
 
 }  // namespace icpu

@@ -250,7 +250,12 @@ inline void store_add(T* p, const value_t<T, Lanes::units>& v, const Lanes& lane
 }
 template <class T, class Lanes>
 inline void store_add(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes, const Mask<Lanes::units>& mask) {
-  store_add(p, select(mask, v, value_t<T, Lanes::units>{}), lanes);
+  const auto old = load(p, lanes, mask, value_t<T, Lanes::units>{});
+  if constexpr (std::is_same_v<T, bool>) {
+    store(p, old | v, lanes, mask);
+  } else {
+    store(p, old + v, lanes, mask);
+  }
 }
 
 // The same address for all lanes; it is read if any lane is wanted.

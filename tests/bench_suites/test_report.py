@@ -18,7 +18,7 @@ REPORTS = {
     "eager_graphs": [],
     "kernels": 4,
     "vectorized": 3,
-    "scalar_reasons": ["a gather"],
+    "scalar_reasons": {"a gather": 2},
     "externs": {"aten.mm.default": 2},
     "extern_reasons": {"aten.mm.default": "MKL"},
     "packed_bytes": 1 << 20,
@@ -121,7 +121,7 @@ def test_metrics_count_over_models(tmp_path: Path) -> None:
     rows = Store(write(tmp_path, {"one": result(5.0, reports=REPORTS), "two": result(5.0, reports=REPORTS)})).rows()
     assert metrics.vectorized(rows) == (6, 8)
     assert metrics.externs(rows) == {"aten.mm.default": 4}
-    assert "a gather" in metrics.vectorization(rows)
+    assert "2 x a gather" in metrics.vectorization(rows)
     assert "MKL" in metrics.fallbacks(rows)
     assert "median first call: eager 2.00 s, icpu 2.00 s" in metrics.compile_time(rows)
     assert "packed MiB" in metrics.memory(rows)

@@ -98,7 +98,6 @@ def test_reasons_cannot_break_out_of_the_comment() -> None:
         (lambda k: replace(k, sizes=()), "neither a loop nor a size"),
         (lambda k: replace(k, args=k.args[1:]), "not an argument"),
         (lambda k: replace(k, stores=(replace(k.stores[0], value=1),)), "a store of torch.float32"),
-        (lambda k: replace(k, stores=(replace(k.stores[0], mode="add"),)), "may add to one element"),
         (lambda k: replace(k, vector=replace(k.vector, loop=loop_var("x", 4))), "is not one of its loops"),
     ],
 )

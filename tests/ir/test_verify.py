@@ -227,6 +227,19 @@ def test_a_wrong_kernel_is_refused(change: dict[str, Any], text: str) -> None:
     refuse(replace(MEAN, **change), text)
 
 
+def test_threads_that_may_meet_in_a_scatter_are_refused() -> None:
+    body = (Load("index", at(O0), torch.int64), load("rows", at(O0)))
+    args = (
+        KernelArg("out", F32, True, True),
+        KernelArg("index", torch.int64, True, False),
+        KernelArg("rows", F32, True, False),
+    )
+    stores = (Store("out", at(of(value_symbol(0, 4))), 1, "add"),)
+    scatter = replace(MEAN, args=args, body=body, stores=stores, inner=(), phases=())
+    verify_kernel(scatter)
+    refuse(replace(scatter, parallel=1), "threads that share o0 may meet in a scatter")
+
+
 def test_more_complaints_about_kernels() -> None:
     n = size_symbol("s0")
     (loop,) = loops(of(n), prefix="o")

@@ -5,40 +5,56 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inductor_cpu.ir.index import Sym, const, of, size_symbol, value_symbol
-from inductor_cpu.ir.nodes import Cast, Instr, Load, Reduce, Store
-from inductor_cpu.schedule.build import _parallel_depth
+from inductor_cpu.ir.index import Expr, Sym, const, loop_var, of, size_symbol, value_symbol
+from inductor_cpu.ir.kernel import VectorPlan
+from inductor_cpu.ir.nodes import Cast, Instr, Load, LoopNest, Reduce, Store
+from inductor_cpu.ir.scatter import keeps_apart
+from inductor_cpu.schedule.share import parallel_depth, share
 from inductor_cpu.schedule.vectorize import Reason, access_kind, plan_vectors
 from tests.ir.build import F32, at, load, loops, nest
-from tests.schedule.harness import only_kernel, scheduled
+from tests.schedule.harness import kernels, only_kernel, scheduled
 
 I, J = loops(64, 32)
 COPY = (load("x", at(of(I) * 32 + of(J))),)
 OUT = (Store("y", at(of(I) * 32 + of(J)), 0),)
 INDEX: tuple[Instr, ...] = (Load("index", at(J), torch.int64), load("x", at(J)))
+CHOSEN = of(value_symbol(0, 32))
+READS = (*INDEX, load("y", at(CHOSEN)))
 
 
-def scatter(mode: str) -> tuple[Store, ...]:
-    return (Store("y", at(of(value_symbol(0, 32))), 1, mode),)
+def scatter(mode: str = "set", address: Expr = CHOSEN, value: int = 1) -> tuple[Store, ...]:
+    return (Store("y", at(address), value, mode),)
 
 
 @pytest.mark.parametrize(
-    ("outer", "body", "stores", "lanes", "reason"),
+    ("reason", "outer", "inner", "body", "stores", "lanes"),
     [
-        ((I, J), COPY, OUT, 0, Reason.SCALAR_TARGET),
-        ((), (load("x", at(0)),), (Store("y", at(0), 0),), 16, Reason.NO_LOOP),
-        ((J,), INDEX, scatter("add"), 16, Reason.SCATTER_ADD),
-        ((J,), INDEX, scatter("set"), 16, Reason.SCATTER_SET),
-        ((J,), (load("y", at(of(J) * -1 + 31)),), (Store("y", at(J), 0),), 16, Reason.IN_PLACE),
-        (loops(1), (load("x", at(0)),), (Store("y", at(0), 0),), 16, Reason.SHORT),
+        (Reason.SCALAR_TARGET, (I, J), (), COPY, OUT, 0),
+        (Reason.NO_LOOP, (), (), (load("x", at(0)),), (Store("y", at(0), 0),), 16),
+        (Reason.SCATTER_READ, (J,), (), READS, scatter(value=2), 16),
+        (Reason.SCATTER_TWICE, (J,), (), INDEX, scatter() + scatter("add"), 16),
+        (Reason.SCATTER_FOLDS, (I,), (J,), (*INDEX, Reduce("sum", 1, F32)), scatter("add"), 16),
+        (Reason.IN_PLACE, (J,), (), (load("y", at(of(J) * -1 + 31)),), (Store("y", at(J), 0),), 16),
+        (Reason.SHORT, loops(1), (), (load("x", at(0)),), (Store("y", at(0), 0),), 16),
     ],
+    ids=lambda value: value.name if isinstance(value, Reason) else "",
 )
 def test_scalar_code_has_its_reason(
-    outer: tuple[Sym, ...], body: tuple[Instr, ...], stores: tuple[Store, ...], lanes: int, reason: Reason
+    reason: Reason,
+    outer: tuple[Sym, ...],
+    inner: tuple[Sym, ...],
+    body: tuple[Instr, ...],
+    stores: tuple[Store, ...],
+    lanes: int,
 ) -> None:
-    plan = plan_vectors(outer, (), body, stores, lanes)
+    plan = plan_vectors(outer, inner, body, stores, lanes)
     assert not plan.vectorized
     assert plan.reasons == (reason.value,)
+
+
+def test_every_reason_has_a_case() -> None:
+    marks = test_scalar_code_has_its_reason.pytestmark  # type: ignore[attr-defined]
+    assert {case[0] for case in marks[0].args[1]} == set(Reason)
 
 
 def test_elements_updated_in_place_are_vectorized() -> None:
@@ -46,6 +62,63 @@ def test_elements_updated_in_place_are_vectorized() -> None:
     assert plan_vectors((I, J), (), body, OUT, 16).loop == J
 
 
+# -- scatters --------------------------------------------------------------------------------------------------------
+ROWS = (Load("index", at(I), torch.int64), load("x", at(of(I) * 32 + of(J))))
+
+
+@pytest.mark.parametrize("mode", ["set", "add"])
+def test_lanes_of_a_scatter_of_rows_run_along_the_row(mode: str) -> None:
+    plan = plan_vectors((I, J), (), ROWS, scatter(mode, CHOSEN * 32 + of(J)), 16)
+    assert (plan.loop, dict(plan.access)[-1]) == (J, "contiguous")
+
+
+@pytest.mark.parametrize("mode", ["set", "add"])
+def test_lanes_of_a_scatter_of_elements_are_stored_in_the_order_of_the_innermost_loop(mode: str) -> None:
+    body = (Load("index", at(of(I) * 32 + of(J)), torch.int64), load("x", at(of(I) * 32 + of(J))))
+    plan = plan_vectors((J, I), (), body, scatter(mode), 16)
+    assert (plan.loop, dict(plan.access)[-1]) == (I, "gather")
+
+
+def test_points_that_meet_through_an_overlap_of_rows_are_no_lanes_out_of_order() -> None:
+    overlap = of(I) * 16 + of(J)  # rows of 32 elements every 16
+    assert plan_vectors((J, I), (), COPY, scatter("add", overlap, 0), 16).loop == I
+    assert not keeps_apart(J, scatter("add", overlap, 0))
+    assert keeps_apart(J, scatter("add", of(I) * 32 + of(J), 0))
+
+
+S, T = size_symbol("s"), loop_var("t", of(size_symbol("s")))
+
+
+@pytest.mark.parametrize(
+    ("address", "loop", "apart"),
+    [
+        (CHOSEN * 32 + of(J), J, True),
+        (CHOSEN * 31 + of(J), J, False),
+        (of(J) * 32 + CHOSEN, J, True),
+        (of(J) * 31 + CHOSEN, J, False),
+        (of(J) * 32 + of(value_symbol(0, None)), J, False),
+        (of(I) * 1024 + CHOSEN * 32 + of(J), I, True),
+        (of(I) * 1024 + CHOSEN * 32 + of(J), J, True),
+        (CHOSEN + of(J) * 0, J, False),
+        (const(31) - of(J), J, False),
+        ((of(J) // 2) + CHOSEN * 16, J, False),
+        (CHOSEN * of(S) + of(T), T, True),
+        (of(T) * 32 + CHOSEN, T, True),
+    ],
+)
+def test_a_loop_keeps_the_points_of_a_scatter_apart_if_it_is_a_digit_of_the_address(
+    address: Expr, loop: Sym, apart: bool
+) -> None:
+    assert keeps_apart(loop, scatter("add", address)) is apart
+
+
+def test_a_scatter_that_reads_its_element_has_lanes_where_they_cannot_meet() -> None:
+    address = CHOSEN * 32 + of(J)
+    body = (*ROWS, load("y", at(address)))
+    assert plan_vectors((I, J), (), body, scatter("set", address, 2), 16).loop == J
+
+
+# -- accesses --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("address", "kind"),
     [
@@ -107,9 +180,7 @@ def test_scalar_target_gives_scalar_kernels() -> None:
 # -- threads ---------------------------------------------------------------------------------------------------------
 def test_threads_share_as_few_outer_loops_as_give_each_enough_points() -> None:
     dims = loops(2, 64, 64)
-    body = (load("x", at(of(dims[0]) * 4096 + of(dims[1]) * 64 + of(dims[2]))),)
-    stores = (Store("y", body[0].index, 0),)
-    assert _parallel_depth(nest(dims, body, *stores), dims[2], cores=4) == 2
+    assert parallel_depth(dims, dims[2], cores=4) == 2
 
 
 def test_the_vector_loop_is_shared_when_there_is_no_other() -> None:
@@ -121,8 +192,67 @@ def test_a_full_reduction_is_serial() -> None:
     assert only_kernel(scheduled(lambda x: x.sum(), torch.randn(64))).parallel == 0
 
 
-def test_a_scatter_is_serial() -> None:
-    dims = loops(64)
-    stores = (Store("y", at(of(value_symbol(0, 64))), 1, "add"),)
+def shared(dims: tuple[Sym, ...], address: Expr, vector: Sym, cores: int = 4) -> tuple[LoopNest, int]:
     body = (Load("index", at(dims[0]), torch.int64), Cast(0, F32))
-    assert _parallel_depth(nest(dims, body, *stores), dims[0], cores=4) == 0
+    found, _, parallel = share(nest(dims, body, *scatter("add", address)), VectorPlan(vector, 16), cores)
+    return found, parallel
+
+
+def test_a_scatter_of_elements_is_serial() -> None:
+    dims = loops(64)
+    assert shared(dims, CHOSEN, dims[0])[1] == 0
+
+
+def test_threads_share_the_loops_of_a_scatter_that_keep_its_points_apart() -> None:
+    rows, chosen, batch, columns = loops(8, 5, 6, 48)
+    found, parallel = shared((rows, chosen, batch, columns), CHOSEN * 288 + of(batch) * 48 + of(columns), columns)
+    assert (found.dims, parallel) == ((batch, rows, chosen, columns), 1)
+
+
+def test_threads_share_pieces_of_the_rows_that_a_scatter_adds() -> None:
+    rows, columns = loops(8, 96)
+    found, parallel = shared((rows, columns), CHOSEN * 96 + of(columns), columns)
+    assert [loop.size for loop in found.dims] == [6, 8, 16]
+    assert (found.dims[1], parallel) == (rows, 1)
+
+
+@pytest.mark.parametrize(("size", "cores"), [(96, 1), (40, 4), (16, 4)])
+def test_rows_without_equal_pieces_stay_whole(size: int, cores: int) -> None:
+    rows, columns = loops(8, size)
+    found, parallel = shared((rows, columns), CHOSEN * size + of(columns), columns, cores)
+    assert (found.dims, parallel) == ((rows, columns), 0)
+
+
+def test_a_kernel_that_reads_what_others_write_is_serial() -> None:
+    dims = loops(64)
+    flipped = nest(dims, (load("y", at(const(63) - of(dims[0]))),), Store("y", at(dims[0]), 0))
+    assert share(flipped, VectorPlan(None, 1), 4)[2] == 0
+
+
+# -- indices that are known ------------------------------------------------------------------------------------------
+def test_a_gather_at_an_arange_is_a_plain_load() -> None:
+    kernel = only_kernel(scheduled(lambda x: x.index_select(0, torch.arange(10)), torch.randn(20, 7)))
+    assert kernel.vector.access == ((0, "contiguous"), (-1, "contiguous"))
+    assert [type(i).__name__ for i in kernel.body] == ["Load"]
+
+
+def test_an_arange_that_may_leave_the_tensor_is_checked() -> None:
+    with pytest.raises(IndexError):
+        scheduled(lambda x: x[torch.arange(30)], torch.randn(20, 7))
+
+
+def test_a_scatter_at_an_arange_adds_whole_vectors() -> None:
+    def overlapping(x: torch.Tensor) -> torch.Tensor:
+        windows = torch.arange(64).as_strided((3, 32), (16, 1)).reshape(-1)
+        return torch.zeros(64).index_add(0, windows, x)
+
+    kernel = kernels(scheduled(overlapping, torch.randn(96)))[-1]
+    assert kernel.vector.vectorized
+    assert [type(i).__name__ for i in kernel.body] == ["Load"]
+
+
+# -- kernels without loops -------------------------------------------------------------------------------------------
+def test_single_elements_share_a_kernel() -> None:
+    counters = [torch.tensor(k) for k in range(40)]
+    kernel = only_kernel(scheduled(lambda *c: [x.add_(1) for x in c], *counters))
+    assert (kernel.outer, kernel.inner, kernel.vector.reasons) == ((), (), (Reason.NO_LOOP.value,))

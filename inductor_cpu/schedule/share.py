@@ -1,0 +1,73 @@
+"""Which loops of a kernel its threads share.
+
+Points of a scatter that may meet must run in their order, in one thread: only loops that keep its points apart are
+shared, and stand first for it. Where the lanes alone do, as in the sum of gradients of an embedding's rows, their loop
+is cut into pieces: each thread adds up some columns of every row, in the order in which one thread would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inductor_cpu.ir.index import Sym, loop_var, of
+from inductor_cpu.ir.kernel import VectorPlan
+from inductor_cpu.ir.nodes import LoopNest
+from inductor_cpu.ir.scatter import is_scatter, keeps_apart
+from inductor_cpu.schedule.cost import points
+from inductor_cpu.schedule.flat import substitute_loops
+from inductor_cpu.schedule.vectorize import reads_what_others_write
+
+#: Outer loops are shared among threads as far in as needed to have this many points for each thread.
+POINTS_PER_THREAD = 8
+
+#: Elements of a piece are a multiple of this: a cache line of the narrowest wide type, and a vector of any target.
+PIECE = 16
+
+
+def share(nest: LoopNest, vector: VectorPlan, cores: int) -> tuple[LoopNest, VectorPlan, int]:
+    """The nest with its loops in the order in which they run, and how many of the outer ones threads share."""
+    nest = replace(nest, dims=_last(nest.dims, vector.loop), reduce_dims=_last(nest.reduce_dims, vector.loop))
+    if reads_what_others_write(nest.body, nest.stores):
+        return nest, vector, 0
+    if not any(map(is_scatter, nest.stores)):
+        return nest, vector, parallel_depth(nest.dims, vector.loop, cores)
+    first = [loop for loop in nest.dims[:-1] if keeps_apart(loop, nest.stores)]
+    if first:
+        dims = (*first, *(loop for loop in nest.dims if loop not in first))
+        return replace(nest, dims=dims), vector, parallel_depth(first, None, cores)
+    if nest.dims and keeps_apart(nest.dims[-1], nest.stores):
+        return _in_pieces(nest, vector, cores)
+    return nest, vector, 0
+
+
+def _last(loops: tuple[Sym, ...], loop: Sym | None) -> tuple[Sym, ...]:
+    """The loops with this one, if it is among them, innermost."""
+    return (*(s for s in loops if s != loop), *(s for s in loops if s == loop))
+
+
+def parallel_depth(loops: Sequence[Sym], vector: Sym | None, cores: int) -> int:
+    """How many loops, from the outermost, give each thread enough points; the vectorized one is the last of them."""
+    depth = 0
+    for depth in range(1, len(loops) + 1):
+        if loops[depth - 1] == vector or points(loops[:depth]) >= POINTS_PER_THREAD * cores:
+            break
+    return depth
+
+
+def _in_pieces(nest: LoopNest, vector: VectorPlan, cores: int) -> tuple[LoopNest, VectorPlan, int]:
+    """The innermost loop cut into equal pieces, at least one a thread where there are as many, shared and outermost."""
+    loop = nest.dims[-1]
+    if len(nest.dims) == 1:
+        return nest, vector, 1
+    size = loop.size.as_int if loop.size is not None else None
+    if size is None or size % PIECE or cores < 2:
+        return nest, vector, 0
+    most = size // PIECE
+    pieces = min((n for n in range(1, most + 1) if most % n == 0 and n >= cores), default=most)
+    if pieces == 1:
+        return nest, vector, 0
+    piece, rest = loop_var(f"{loop.name}_piece", pieces), loop_var(f"{loop.name}_in_piece", size // pieces)
+    moved = substitute_loops(nest, {loop: of(piece) * (size // pieces) + of(rest)})
+    vector = replace(vector, loop=rest) if vector.loop == loop else vector
+    return replace(moved, dims=(piece, *nest.dims[:-1], rest)), vector, 1
