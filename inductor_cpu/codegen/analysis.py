@@ -10,7 +10,7 @@ from inductor_cpu.codegen.tiles import Tile, find_tile
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Store
+from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 
 STAGE = "codegen"
 
@@ -94,13 +94,14 @@ class Facts:
 
     @cached_property
     def loops_read(self) -> tuple[frozenset[Sym], ...]:
-        """Loop symbols that each value depends on. A reduction does not depend on the inner loops."""
+        """Loop symbols that each value depends on. A reduction does not depend on the inner loops, a scan on all."""
         found: list[frozenset[Sym]] = []
         inner = frozenset(self.kernel.inner)
         for instr in self.kernel.body:
             own = {s for expr in exprs_of(instr) for s in expr.symbols if s.kind == "loop"}
             reads = frozenset(own).union(*(found[k] for k in operands(instr)))
-            found.append(reads - inner if isinstance(instr, Reduce) else reads)
+            reads = reads - inner if isinstance(instr, Reduce) else reads | inner if isinstance(instr, Scan) else reads
+            found.append(reads)
         return tuple(found)
 
     @cached_property
@@ -125,6 +126,8 @@ class Facts:
                 below = (instr.mask is not None and found[instr.mask]) or self.load_access(k) != "uniform"
             elif isinstance(instr, Index):
                 below = below or vector in instr.expr.symbols
+            elif isinstance(instr, Scan):
+                below = below or horizontal
             found.append(below and not (horizontal and isinstance(instr, Reduce)))
         return tuple(found)
 
@@ -191,7 +194,7 @@ class Facts:
         )
 
 
-def arg_dtype(kernel: Kernel, instr: Scalar | Cast | Reduce) -> object:
+def arg_dtype(kernel: Kernel, instr: Scalar | Cast | Reduce | Scan) -> object:
     """The dtype of the last argument, which is the common one."""
     last = instr.args[-1] if isinstance(instr, Scalar) else instr.arg
     return kernel.body[last].dtype

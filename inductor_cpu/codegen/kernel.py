@@ -15,7 +15,7 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Scalar
+from inductor_cpu.ir.nodes import Scalar, Scan
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.targets.cpu import Target
 
@@ -65,6 +65,8 @@ def _check(kernel: Kernel, target: Target) -> None:
 def _includes(kernel: Kernel, writer: Writer) -> None:
     for header in sorted({HEADERS[i.op] for i in kernel.body if isinstance(i, Scalar) and i.op in HEADERS}):
         writer.line(f'#include "{header}"')
+    if any(isinstance(i, Scan) for i in kernel.body):
+        writer.line('#include "scan.h"')
     if kernel.product is not None:
         for header in headers_of(kernel.product):
             writer.line(f'#include "{header}"')

@@ -13,7 +13,7 @@ from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ONE, Expr, Sym, const, of, product
 from inductor_cpu.ir.kernel import Kernel, Phase
-from inductor_cpu.ir.nodes import Reduce
+from inductor_cpu.ir.nodes import Reduce, Scan
 
 #: The accumulator of each reduction.
 ACCUMULATOR: dict[str, str] = {
@@ -25,6 +25,17 @@ ACCUMULATOR: dict[str, str] = {
     "all": "All",
     "argmax": "ArgMax",
     "argmin": "ArgMin",
+}
+
+#: The state of each scan.
+RUNNING: dict[str, str] = {
+    "sum": "RunningSum",
+    "prod": "RunningProd",
+    "max": "RunningMax",
+    "min": "RunningMin",
+    "argmax": "RunningMax",
+    "argmin": "RunningMin",
+    "logaddexp": "RunningLogAddExp",
 }
 
 #: Rows of kept values up to this many bytes live on the stack.
@@ -285,11 +296,13 @@ class Loops:
         unroll = unroll_of(self.facts, phase, needed)
         for k in phase.reduces:
             self._declare_accumulator(k, unroll)
+        for k in sorted(needed - self._filled):
+            self._declare_scan(k, number)
         scope = set(self._written)
         with ExitStack() as stack:
             for level, loop in enumerate(self.kernel.inner, self.facts.outer_level + 1):
                 stack.enter_context(self._loop(loop, "0", None, unroll if loop == self.vector else 1))
-                self._inner_values(k for k in needed if self.facts.level[k] == level)
+                self._inner_values((k for k in needed if self.facts.level[k] == level), number)
             for k in phase.reduces:
                 self._accumulate(k, unroll)
             for n in phase.stores:
@@ -299,12 +312,15 @@ class Loops:
         for k in phase.reduces:
             self._finish(k, unroll)
 
-    def _inner_values(self, positions: Iterable[int]) -> None:
+    def _inner_values(self, positions: Iterable[int], phase: int) -> None:
         for k in sorted(positions):
             if k in self._filled:
                 self._restore(k)
             else:
-                self.values.emit(k)
+                if isinstance(self.kernel.body[k], Scan):
+                    self._scan(k, phase)
+                else:
+                    self.values.emit(k)
                 if k in self._kept:
                     self._save(k)
             self._written.add(k)
@@ -349,6 +365,34 @@ class Loops:
             arguments.append("lanes")
         part = "[part]" if unroll > 1 else ""
         self.writer.line(f"acc{position}{part}.add({', '.join(arguments)});")
+
+    def _declare_scan(self, position: int, phase: int) -> None:
+        """The state of a scan, which each phase that needs it runs anew."""
+        scan = self.kernel.body[position]
+        if not isinstance(scan, Scan):
+            return
+        element, name = SCALAR[self.kernel.body[scan.arg].dtype], f"icpu::{RUNNING[scan.kind]}"
+        state = f"scan{position}_{phase}"
+        if self.horizontal:
+            kind = f"icpu::PrefixSum<{element}>" if scan.kind == "sum" else f"icpu::InOrder<{name}<{element}>>"
+            self.writer.line(f"{kind} {state};")
+        elif self.facts.varying[position]:
+            self.writer.line(f"auto {state} = icpu::accumulator<{name}, {element}>(lanes);")
+        else:
+            self.writer.line(f"{name}<{element}> {state};")
+
+    def _scan(self, position: int, phase: int) -> None:
+        scan = self.kernel.body[position]
+        assert isinstance(scan, Scan)
+        vector = self.facts.varying[position]
+        arguments = [self.values.operand(scan.arg, vector=vector)]
+        if scan.kind in ("argmax", "argmin"):
+            place = self._flat_position()
+            by_lane = vector and not self.horizontal
+            arguments.append(self.values.lanes_index(place) if by_lane else self.values.expr(place))
+        if self.horizontal:
+            arguments.append("lanes")
+        self.values.define(position, f"scan{position}_{phase}.next({', '.join(arguments)})")
 
     def _flat_position(self) -> Expr:
         place, stride = const(0), ONE

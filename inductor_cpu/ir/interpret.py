@@ -18,7 +18,7 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.attention import attend
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.meaning import held, physical, reduction, scalar
+from inductor_cpu.ir.meaning import held, physical, reduction, scalar, scan
 from inductor_cpu.ir.micro_kernels import unpack
 from inductor_cpu.ir.nodes import (
     Attention,
@@ -35,6 +35,7 @@ from inductor_cpu.ir.nodes import (
     Program,
     Reduce,
     Scalar,
+    Scan,
     Store,
     View,
 )
@@ -153,14 +154,14 @@ class _Grid:
             return self.spread(self.expr(instr.expr)).to(instr.dtype)
         if isinstance(instr, Cast):
             return held(self.values[instr.arg], instr.dtype)
-        return self.reduce(instr)
+        return self.fold(instr)
 
-    def reduce(self, instr: Reduce) -> Tensor:
-        """Fold a value over the folded axes."""
+    def fold(self, instr: Reduce | Scan) -> Tensor:
+        """Fold a value over the folded axes, once or up to each point."""
         value = self.values[instr.arg]
         outer = value.shape[: value.ndim - self.folded]
         whole = value.expand(*outer, *self.shape[len(outer) :])
-        return reduction(instr.kind, whole, self.folded, instr.dtype)
+        return (reduction if isinstance(instr, Reduce) else scan)(instr.kind, whole, self.folded, instr.dtype)
 
     def load(self, instr: Load) -> Tensor:
         """Gather; masked lanes read element 0 of nothing and give the fill value."""

@@ -173,3 +173,22 @@ def reduction(kind: str, value: Tensor, axes: int, dtype: torch.dtype) -> Tensor
     else:
         result = held(REDUCTION_MEANING[kind](flat), dtype)
     return result.reshape(*kept, *(1,) * axes)
+
+
+#: Scan -> its function over the last axis of a tensor.
+SCAN_MEANING: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda value: torch.cumsum(value, dim=-1, dtype=value.dtype),
+    "prod": lambda value: torch.cumprod(value, dim=-1, dtype=value.dtype),
+    "max": lambda value: torch.cummax(value, dim=-1).values,
+    "min": lambda value: torch.cummin(value, dim=-1).values,
+    "argmax": lambda value: torch.cummax(value, dim=-1).indices,
+    "argmin": lambda value: torch.cummin(value, dim=-1).indices,
+    "logaddexp": lambda value: torch.logcumsumexp(value, dim=-1),
+}
+
+
+def scan(kind: str, value: Tensor, axes: int, dtype: torch.dtype) -> Tensor:
+    """The running fold over the last `axes` axes, flattened."""
+    flat = value.reshape(*value.shape[: value.ndim - axes], -1) if value.numel() else value
+    result = SCAN_MEANING[kind](flat) if value.numel() else value
+    return held(result, dtype).reshape(value.shape)

@@ -5,15 +5,16 @@ Everything is frozen. The grammar:
     Program   = buffers, nodes in program order, inputs, results
     Node      = LoopNest | Extern | Gemm | Attention
     LoopNest  = dims (parallel loops), reduce_dims (inner loops), body: tuple[Instr], stores: tuple[Store]
-    Instr     = Const | Index | Load | Scalar | Cast | Reduce       the SSA value %k is the instruction at position k
+    Instr     = Const | Index | Load | Scalar | Cast | Reduce | Scan  the SSA value %k is the instruction at position k
     Store     = buffer[index] = %value, or += (mode "add")
 
 Buffers are addressed by logical index, one expression per dimension; strides are a property of the buffer and only
 enter when code is generated. So a view is a substitution of indices and costs nothing.
 
 A body is evaluated for each point of dims x reduce_dims. `Reduce` folds its argument over reduce_dims: its result, and
-what is computed from it alone, lives outside the reduction loops. In a nest with reduce_dims every store's index and
-value depend on dims only, unless the nest is one of several in a fused kernel.
+what is computed from it alone, lives outside the reduction loops. `Scan` gives each point the fold of those up to it.
+In a nest with reduce_dims and no scan every store's index and value depend on dims only, unless the nest is one of
+several in a fused kernel.
 """
 
 from __future__ import annotations
@@ -99,7 +100,19 @@ class Reduce:
     dtype: torch.dtype
 
 
-Instr = Union[Const, Index, Load, Scalar, Cast, Reduce]
+@dataclass(frozen=True)
+class Scan:
+    """The fold of `arg` over the points of reduce_dims, in their order, from the first one to this one.
+
+    kind: sum, prod, max, min, logaddexp, or argmax and argmin (int64: the position of the latest extreme so far in the
+    flattened range). A NaN stays the extreme; a later one moves the position. Low-precision sums accumulate in f32."""
+
+    kind: str
+    arg: int
+    dtype: torch.dtype
+
+
+Instr = Union[Const, Index, Load, Scalar, Cast, Reduce, Scan]
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,9 @@ OPS: dict[str, OpRow] = {row.name: row for row in _TABLE}
 #: position in the flattened reduction range, the first one on ties; NaN wins. any and all are over bool.
 REDUCTIONS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
 
+#: Folds that a scan has.
+SCANS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "logaddexp"})
+
 #: Ops that check an index: the kernel goes on with 0 and reports what eager raises, IndexError or RuntimeError.
 INDEX_CHECKS: frozenset[str] = frozenset({"check_index", "check_element"})
 

@@ -26,6 +26,7 @@ from inductor_cpu.ir.nodes import (
     Program,
     Reduce,
     Scalar,
+    Scan,
     SizeBinding,
     Store,
     View,
@@ -132,6 +133,11 @@ def _(value: Cast) -> str:
 @show.register
 def _(value: Reduce) -> str:
     return f"reduce {value.kind} {dtype_name(value.dtype)} %{value.arg}"
+
+
+@show.register
+def _(value: Scan) -> str:
+    return f"scan {value.kind} {dtype_name(value.dtype)} %{value.arg}"
 
 
 @show.register

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym, of, value_symbol
-from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Store
+from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 
 
 class Editor:
@@ -79,7 +79,7 @@ class Copier:
             return self.editor.emit(Index(self.index(instruction.expr)))
         if isinstance(instruction, Scalar):
             return self.editor.emit(replace(instruction, args=tuple(self.values[a] for a in instruction.args)))
-        if isinstance(instruction, (Cast, Reduce)):
+        if isinstance(instruction, (Cast, Reduce, Scan)):
             return self.editor.emit(replace(instruction, arg=self.values[instruction.arg]))
         if isinstance(instruction, Load):
             mask = None if instruction.mask is None else self.values[instruction.mask]
@@ -98,7 +98,7 @@ def operands(instruction: Instr) -> tuple[int, ...]:
     """The SSA positions that an instruction reads, also those inside index expressions."""
     if isinstance(instruction, Scalar):
         return instruction.args
-    if isinstance(instruction, (Cast, Reduce)):
+    if isinstance(instruction, (Cast, Reduce, Scan)):
         return (instruction.arg,)
     if isinstance(instruction, Index):
         return value_positions((instruction.expr,))

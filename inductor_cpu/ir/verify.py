@@ -12,7 +12,7 @@ from inductor_cpu.ir.attention import ATTENTION_KERNELS
 from inductor_cpu.ir.index import Expr, Sym, as_expr, of
 from inductor_cpu.ir.kernel import Kernel, Schedule, Step
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Gemm, Load, LoopNest, Program, Reduce, Store, View
+from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Gemm, Load, LoopNest, Program, Reduce, Scan, Store, View
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.scatter import keeps_apart
 from inductor_cpu.ir.verify_body import Checker, Scope, check_body, check_expr, check_stores, depends, store_depends
@@ -103,10 +103,10 @@ class _ProgramCheck:
         for instr in nest.body:
             if isinstance(instr, Load) and instr.buffer not in self.written:
                 self.read(check, instr.buffer)
-        inner = depends(nest.body, nest.reduce_dims) if nest.reduce_dims else []
+        inner = depends(nest.body, nest.reduce_dims, nest.reduce_dims) if nest.reduce_dims else []
         for number, store in enumerate(nest.stores):
             at = Checker(self.stage, f"{nest.name}, store {number}")
-            if inner:
+            if inner and not any(isinstance(instr, Scan) for instr in nest.body):
                 at.require(not store_depends(store, inner, nest.reduce_dims), "it depends on a reduction loop")
             self.write(at, nest, store)
 
@@ -206,7 +206,7 @@ def _check_loops(check: Checker, loops: Iterable[Sym], scope: Scope) -> None:
 
 def _covers(store: Store, nest: LoopNest, buffer: Buffer) -> bool:
     """Whether the store's index runs over the whole buffer, one loop per dimension."""
-    by_index = {of(dim): dim.size for dim in nest.dims}
+    by_index = {of(dim): dim.size for dim in (*nest.dims, *nest.reduce_dims)}
     used = [expr for expr in store.index if expr != 0]
     return len(used) == len(set(used)) and all(
         size == 1 if expr == 0 else by_index.get(expr) == size
@@ -251,7 +251,7 @@ def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
 
 
 def _check_phases(check: Checker, kernel: Kernel) -> None:
-    inner = depends(kernel.body, kernel.inner)
+    inner = depends(kernel.body, kernel.inner, kernel.inner)
     done: set[int] = set()
     stored: set[int] = set()
     for number, phase in enumerate(kernel.phases):
@@ -296,7 +296,7 @@ def _check_vector(check: Checker, kernel: Kernel) -> None:
     check.require(wanted <= access.keys(), f"loads or stores {sorted(wanted - access.keys())} have no access kind")
     for position in plan.lanewise:
         check.require(0 <= position < len(kernel.body), f"lanewise %{position} does not exist")
-    varies = depends(kernel.body, (plan.loop,))
+    varies = depends(kernel.body, (plan.loop,), kernel.inner)
     for position, kind in plan.access:
         at = Checker(check.stage, f"{check.where}, access {position}")
         at.require(kind in ACCESS_KINDS, f"unknown kind {kind!r}")

@@ -10,8 +10,8 @@ import torch
 
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Store
-from inductor_cpu.ir.ops import LOOP_DTYPES, LOW_PRECISION, OPS, REDUCTIONS, accepts, result_dtype
+from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.ops import LOOP_DTYPES, LOW_PRECISION, OPS, REDUCTIONS, SCANS, accepts, result_dtype
 from inductor_cpu.ir.rewrite import loop_symbols, operands, store_operands, value_position
 
 
@@ -76,7 +76,7 @@ def check_body(check: Checker, body: Sequence[Instr], scope: Scope, folds: bool)
         elif isinstance(instr, Index):
             at.require(instr.dtype == torch.int64, "an index value is int64")
             check_expr(at, instr.expr, scope, dtypes)
-        elif isinstance(instr, Reduce):
+        elif isinstance(instr, (Reduce, Scan)):
             at.require(folds, f"{instr.kind} has no reduction loops")
             _check_reduce(at, instr, dtypes[instr.arg])
         else:
@@ -142,9 +142,11 @@ def _check_scalar(check: Checker, instr: Scalar, args: Sequence[torch.dtype]) ->
         check.fail(f"{instr.op} gives {result_dtype(instr.op, tuple(args))}, not {instr.dtype}")
 
 
-def _check_reduce(check: Checker, instr: Reduce, arg: torch.dtype) -> None:
+def _check_reduce(check: Checker, instr: Reduce | Scan, arg: torch.dtype) -> None:
     kind = instr.kind
-    check.require(kind in REDUCTIONS, f"unknown reduction {kind!r}")
+    check.require(kind in (REDUCTIONS if isinstance(instr, Reduce) else SCANS), f"unknown reduction {kind!r}")
+    if isinstance(instr, Scan) and arg == torch.bool:
+        check.fail("a scan does not take bool")
     boolean, either = kind in ("any", "all"), kind in ("max", "min", "argmax", "argmin")
     if not either and (arg == torch.bool) != boolean:
         check.fail(f"{kind} does not take {arg}")
@@ -155,12 +157,16 @@ def _check_reduce(check: Checker, instr: Reduce, arg: torch.dtype) -> None:
         check.fail(f"{kind} of {arg} gives {expected}, not {instr.dtype}")
 
 
-def depends(body: Sequence[Instr], loops: Collection[Sym]) -> list[bool]:
-    """For each value, whether it depends on one of the loops; a Reduce ends the dependence."""
+def depends(body: Sequence[Instr], loops: Collection[Sym], folded: Collection[Sym]) -> list[bool]:
+    """For each value, whether it depends on one of the loops; a Reduce ends the dependence, and a Scan depends on the
+    folded loops."""
     found: list[bool] = []
+    scans = any(loop in folded for loop in loops)
     for instr in body:
         own = not isinstance(instr, Reduce) and (
-            any(found[k] for k in operands(instr)) or any(s in loops for s in loop_symbols(instr))
+            (scans and isinstance(instr, Scan))
+            or any(found[k] for k in operands(instr))
+            or any(s in loops for s in loop_symbols(instr))
         )
         found.append(own)
     return found

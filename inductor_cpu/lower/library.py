@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-_SCAN = "a scan carries a value from element to element, which loops over independent points cannot"
 _SEARCH = "sorting and selecting are ATen's"
 _SIZE = "the size of its result depends on data"
 _OVERLAP = "the windows of its gradient overlap: ATen gives each thread whole planes"
@@ -25,7 +24,6 @@ LIBRARY: dict[str, str] = {
     **dict.fromkeys(("aten::_cdist_forward", "aten::_pdist_forward"), "ATen's distances, by a matrix product if large"),
     **dict.fromkeys(("aten::_fft_r2c", "aten::_fft_c2c", "aten::_fft_c2r"), "the FFT library"),
     # no loop over independent points
-    **dict.fromkeys(("aten::cumsum", "aten::cumprod", "aten::logcumsumexp", "aten::cummax", "aten::cummin"), _SCAN),
     "aten::masked_scatter": "which element goes where is a running count of the mask",
     **dict.fromkeys(("aten::sort", "aten::topk", "aten::kthvalue", "aten::median", "aten::mode"), _SEARCH),
     **dict.fromkeys(("aten::searchsorted", "aten::bucketize"), "a binary search for each element is ATen's"),

@@ -9,7 +9,7 @@ from inductor_cpu.ir.kernel import Kernel, KernelArg, VectorPlan
 from inductor_cpu.ir.nodes import Buffer, Gemm, Load, LoopNest
 from inductor_cpu.schedule.cost import body_cost
 from inductor_cpu.schedule.epilogue import block_nest, block_vectors, epilogue_work, product_args, product_sizes
-from inductor_cpu.schedule.flat import expressions, has_position, merge_loops, ordered, substitute_loops
+from inductor_cpu.schedule.flat import expressions, fixes_order, merge_loops, ordered, substitute_loops
 from inductor_cpu.schedule.fuse import Group
 from inductor_cpu.schedule.phases import kept_values, split_phases
 from inductor_cpu.schedule.share import share
@@ -24,7 +24,7 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
     if not group.inner:
         nest = replace(nest, dims=ordered(nest, nest.dims))
     nest = merge_loops(nest)
-    vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes, has_position(nest.body))
+    vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes, fixes_order(nest.body))
     nest, vector, parallel = share(nest, vector, cores)
     nest, vector = _renamed(nest, vector)
     phases = split_phases(nest.body, nest.stores, nest.reduce_dims) if nest.reduce_dims else ()

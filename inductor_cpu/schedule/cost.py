@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Instr, Load, Reduce, Scalar
+from inductor_cpu.ir.nodes import Instr, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
 
 #: What an unknown size counts as in a comparison.
@@ -29,7 +29,9 @@ def points(symbols: Sequence[Sym]) -> int:
 
 def body_cost(body: Sequence[Instr]) -> int:
     """Arithmetic of one point."""
-    return sum(OPS[i.op].cost if isinstance(i, Scalar) else 1 if isinstance(i, (Load, Reduce)) else 0 for i in body)
+    return sum(
+        OPS[i.op].cost if isinstance(i, Scalar) else 1 if isinstance(i, (Load, Reduce, Scan)) else 0 for i in body
+    )
 
 
 def arithmetic_cost(body: Sequence[Instr]) -> int:

@@ -12,7 +12,7 @@ from itertools import count
 import torch
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, loop_var, of, recombine
-from inductor_cpu.ir.nodes import Buffer, Cast, Const, Index, Instr, Load, LoopNest, Reduce, Store
+from inductor_cpu.ir.nodes import Buffer, Cast, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.ops import identity
 from inductor_cpu.ir.rewrite import Copier, Editor, prune
 from inductor_cpu.ir.scatter import is_scatter
@@ -67,7 +67,7 @@ def _flat_addresses(nest: LoopNest, buffers: Mapping[str, Buffer]) -> LoopNest:
             instruction = replace(instruction, index=flat(instruction.buffer, instruction.index))
         elif isinstance(instruction, Index):
             instruction = Index(instruction.expr.substitute(unit))
-        elif isinstance(instruction, Reduce) and set(nest.reduce_dims) <= unit.keys():
+        elif isinstance(instruction, (Reduce, Scan)) and set(nest.reduce_dims) <= unit.keys():
             instruction = _reduce_one_point(instruction)
         body.append(instruction)
     stores = tuple(replace(store, index=flat(store.buffer, store.index)) for store in nest.stores)
@@ -80,8 +80,8 @@ def _flat_addresses(nest: LoopNest, buffers: Mapping[str, Buffer]) -> LoopNest:
     )
 
 
-def _reduce_one_point(reduce: Reduce) -> Instr:
-    """A reduction over a single point: the value itself, or position 0."""
+def _reduce_one_point(reduce: Reduce | Scan) -> Instr:
+    """A reduction or a scan over a single point: the value itself, or position 0."""
     return Const(0, torch.int64) if reduce.kind in ("argmax", "argmin") else Cast(reduce.arg, reduce.dtype)
 
 
@@ -96,7 +96,7 @@ def ordered(nest: LoopNest, dims: tuple[Sym, ...]) -> tuple[Sym, ...]:
 
 def _ordered_reduction(nest: LoopNest) -> tuple[Sym, ...]:
     """Reduction loops in the order of the first load that depends on all of them. A position (argmax) fixes it."""
-    if has_position(nest.body):
+    if fixes_order(nest.body):
         return nest.reduce_dims
     for instruction in nest.body:
         if isinstance(instruction, Load) and set(nest.reduce_dims) <= instruction.index[0].symbols:
@@ -105,9 +105,9 @@ def _ordered_reduction(nest: LoopNest) -> tuple[Sym, ...]:
     return nest.reduce_dims
 
 
-def has_position(body: Sequence[Instr]) -> bool:
-    """Whether a reduction's result depends on the order of the reduction loops."""
-    return any(isinstance(i, Reduce) and i.kind in ("argmax", "argmin") for i in body)
+def fixes_order(body: Sequence[Instr]) -> bool:
+    """Whether a result depends on the order of the reduction loops: a position does, and every scan."""
+    return any(isinstance(i, Scan) or (isinstance(i, Reduce) and i.kind in ("argmax", "argmin")) for i in body)
 
 
 def stride_hint(address: Expr, dim: Sym) -> int:

@@ -13,9 +13,9 @@ from itertools import count
 from typing import Union
 
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
-from inductor_cpu.ir.nodes import Attention, Extern, Gemm, Load, LoopNest, Node, Program, Store
+from inductor_cpu.ir.nodes import Attention, Extern, Gemm, Load, LoopNest, Node, Program, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, operands
-from inductor_cpu.schedule.flat import expressions, has_position, merge_loops, substitute_loops
+from inductor_cpu.schedule.flat import expressions, fixes_order, merge_loops, substitute_loops
 from inductor_cpu.schedule.points import Alignment, align, linear
 from inductor_cpu.schedule.uses import defined_symbols, reads_of, writes_of
 
@@ -286,7 +286,7 @@ def _levels(
         return dims, folded, {}
     if set(dims) != set(outer) or set(folded) != set(inner):
         return None
-    if has_position(nest.body):
+    if fixes_order(nest.body):
         values = tuple(found.values[1][loop] for loop in nest.reduce_dims)
         if linear(values, nest.reduce_dims) != linear(tuple(map(of, inner)), inner):
             return None
@@ -345,9 +345,8 @@ def _levels_are_sound(editor: Editor, stores: Sequence[Store], group: Group) -> 
     inner = set(group.inner)
     varying: list[bool] = []
     for instruction in editor.instructions:
-        own = bool(_own_symbols(instruction) & inner)
-        is_reduce = type(instruction).__name__ == "Reduce"
-        varying.append(not is_reduce and (own or any(varying[p] for p in operands(instruction))))
+        own = isinstance(instruction, Scan) or bool(_own_symbols(instruction) & inner)
+        varying.append(not isinstance(instruction, Reduce) and (own or any(varying[p] for p in operands(instruction))))
     return all(bool(store.index[0].symbols & inner) or not varying[store.value] for store in stores)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Phase
-from inductor_cpu.ir.nodes import Const, Index, Instr, Load, Reduce, Scalar, Store
+from inductor_cpu.ir.nodes import Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.rewrite import loop_symbols, needed_by, operands, store_operands
 
@@ -21,7 +21,8 @@ def inner_level(body: Sequence[Instr], inner: Sequence[Sym]) -> list[bool]:
     loops = set(inner)
     level: list[bool] = []
     for instruction in body:
-        varies = bool(loop_symbols(instruction) & loops) or any(level[p] for p in operands(instruction))
+        scans = isinstance(instruction, Scan) and bool(loops)
+        varies = scans or bool(loop_symbols(instruction) & loops) or any(level[p] for p in operands(instruction))
         level.append(varies and not isinstance(instruction, Reduce))
     return level
 

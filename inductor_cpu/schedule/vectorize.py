@@ -14,7 +14,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import VectorPlan
-from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Store
+from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
 from inductor_cpu.ir.scatter import is_scatter, keeps_apart
 from inductor_cpu.schedule.cost import hint
@@ -34,6 +34,9 @@ class Reason(Enum):
 
 #: Cost of one access of one point in vector code, relative to a contiguous one; scalar code costs SCALAR a point.
 ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 10.0, "gather": 12.0}
+
+#: A scan whose lanes are points of one result; with a result a lane it is a fold like any other.
+SCAN_COST = 4.0
 
 #: A strided access through a tile that is transposed in registers; these dtypes have no such tiles.
 TILE_COST = 2.0
@@ -123,7 +126,7 @@ def varies(body: Sequence[Instr], position: int, loop: Sym, inner: Sequence[Sym]
         seen.add(current)
         if loop in inner and isinstance(body[current], Reduce):
             continue
-        if loop in loop_symbols(body[current]):
+        if loop in loop_symbols(body[current]) or (loop in inner and isinstance(body[current], Scan)):
             return True
         stack.extend(operands(body[current]))
     return False
@@ -160,6 +163,8 @@ def _cost(
             total += ACCESS_COST["gather"]
         elif isinstance(instruction, Reduce):
             total += 0.3 if loop in inner and size >= 4 * lanes else 0.5 if loop in inner else 0.2
+        elif isinstance(instruction, Scan):
+            total += SCAN_COST if loop in inner else 0.2
     for store in stores:
         total += _store_cost(store, loop, outer, inner, body)
     if loop in outer and loop is not outer[-1] and not inner:

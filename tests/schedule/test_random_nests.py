@@ -1,0 +1,97 @@
+"""Whatever the vectorization checker accepts gives what the points of the loops give one after another.
+
+Random nests run as the checker plans them: by a model of lanes and threads, and compiled for each instruction set. A
+failure of Hypothesis names the seed, and `random_cases(seed, ...)` makes the same nests again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.printer import show
+from inductor_cpu.ir.verify import verify_kernel
+from inductor_cpu.schedule.build import build_kernel
+from inductor_cpu.schedule.flat import flatten
+from inductor_cpu.schedule.fuse import Group
+from inductor_cpu.schedule.known import put_known_indices
+from inductor_cpu.schedule.uses import reads_of, writes_of
+from tests.codegen.harness import Library, available
+from tests.schedule.nests import Case, random_cases, run_lanes, run_points
+
+LANES = {"avx512": 16, "avx2": 8, "scalar": 0}
+
+#: More examples for a long run: ICPU_NEST_EXAMPLES=100.
+EXAMPLES = int(os.environ.get("ICPU_NEST_EXAMPLES", "1"))
+
+SEEDS = st.integers(0, 2**32)
+QUIET = tuple(HealthCheck)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def kernel_of(case: Case, lanes: int, cores: int) -> Kernel:
+    """The verified kernel of a case, whose work is enough for threads."""
+    nest = flatten(put_known_indices(case.nest), case.buffers)
+    group = Group(nest.dims, nest.reduce_dims, nest, [nest.name], reads_of(nest), writes_of(nest))
+    kernel = replace(build_kernel(group, case.buffers, lanes, cores), work=10**7)
+    verify_kernel(kernel)
+    return kernel
+
+
+def check(case: Case, kernel: Kernel, found: list[float], expected: list[float]) -> None:
+    assert found == expected, f"{show(case.nest)}\n{show(kernel)}\nsizes {case.sizes}"
+
+
+@settings(max_examples=40 * EXAMPLES, deadline=None, derandomize=EXAMPLES == 1, suppress_health_check=QUIET)
+@given(seed=SEEDS)
+def test_lanes_and_threads_of_random_nests_give_what_points_give_in_order(seed: int) -> None:
+    for case in random_cases(seed, 6):
+        expected = run_points(case)["y"]
+        for lanes in (0, 4, 16):
+            kernel = kernel_of(case, lanes, cores=4)
+            if not kernel.inner:
+                check(case, kernel, run_lanes(kernel, case)["y"], expected)
+
+
+@pytest.mark.parametrize("isa", available())
+@settings(max_examples=2 * EXAMPLES, deadline=None, derandomize=EXAMPLES == 1, suppress_health_check=QUIET)
+@given(seed=SEEDS)
+def test_compiled_random_nests_give_what_points_give_in_order(isa: str, seed: int) -> None:
+    cases = random_cases(seed, 24)
+    kernels = [kernel_of(case, LANES[isa], cores=4) for case in cases]
+    library = Library(isa, kernels)
+    for case, kernel in zip(cases, kernels, strict=True):
+        tensors = {name: tensor.clone() for name, tensor in case.tensors.items()}
+        status = library.run(
+            kernel, *(tensors[arg.buffer] for arg in kernel.args), sizes=[case.sizes[s] for s in kernel.sizes]
+        )
+        assert status == 0
+        check(case, kernel, tensors["y"].tolist(), run_points(case)["y"])
+
+
+def test_random_nests_have_scatters_scans_threads_and_reasons() -> None:
+    """The property would hold for a checker that refuses everything, and for nests without anything to refuse."""
+    kernels = [kernel_of(case, 16, cores=4) for case in random_cases(1, 300)]
+    reasons = Counter(reason for kernel in kernels for reason in kernel.vector.reasons)
+    vectorized = [kernel for kernel in kernels if kernel.vector.vectorized]
+    adds = [kernel for kernel in vectorized if kernel.stores[0].mode == "add"]
+    assert len(vectorized) > 200
+    assert len(adds) > 50
+    assert any(kernel.parallel for kernel in adds)
+    assert any(dict(kernel.vector.access)[-1] == "contiguous" for kernel in adds)
+    assert len(reasons) >= 3, reasons
