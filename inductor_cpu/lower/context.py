@@ -47,6 +47,7 @@ class Lowering:
         self.buffers: dict[str, Buffer] = {}
         self.nodes: list[Node] = []
         self.constants: dict[str, torch.Tensor] = {}
+        self.overwrites: dict[fx.Node, str] = {}  # a node that writes to the memory of an input, and its buffer
         self._count = 0
 
     # -- buffers -----------------------------------------------------------------------------------------------------

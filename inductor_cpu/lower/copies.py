@@ -62,8 +62,9 @@ def copy_(ctx: Lowering, node: fx.Node, target: TensorValue, source: Any, *_: An
     dims, body = loop_dims(target.sizes), Body()
     if isinstance(source, TensorValue) and source.buffer == target.buffer:
         at = point(dims)[target.ndim - source.ndim :]
-        if source.at(at) != target.at(point(dims)):
-            source = ctx.copy(node, source)
+        if source.at(at) == target.at(point(dims)):
+            return target
+        source = ctx.copy(node, source)
     value = operand(ctx, body, point(dims), source, target.dtype)
     ctx.add_nest(node, dims, (), body, (Store(target.buffer, target.at(point(dims)), value),))
     return target

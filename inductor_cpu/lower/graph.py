@@ -15,7 +15,7 @@ from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.nodes import Buffer, Extern, InputSpec, Program, SizeBinding, View
 from inductor_cpu.ir.ops import LOOP_DTYPES
-from inductor_cpu.lower import extern, residual
+from inductor_cpu.lower import extern, in_place, residual
 from inductor_cpu.lower.computed import definition, size_function
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.rules import RULES
@@ -160,6 +160,8 @@ class _GraphLowering:
                 return value
         if lower is None:
             return self.call_extern(node, args, kwargs, extern.reason_for(node))
+        if in_place.may_overwrite(node, self.env):
+            self.ctx.overwrites[node] = self.env[node.all_input_nodes[0]].buffer
         mark = len(self.ctx.nodes)
         try:
             _check_dtypes(node)
@@ -169,6 +171,7 @@ class _GraphLowering:
             return value
         except Unsupported as error:
             del self.ctx.nodes[mark:]
+            self.ctx.overwrites.pop(node, None)
             return self.call_extern(node, args, kwargs, error.reason)
 
     def call_extern(self, node: fx.Node, args: Any, kwargs: Any, reason: str) -> Any:
@@ -214,6 +217,8 @@ class _GraphLowering:
         value."""
         strides = stride_exprs(meta_of(node).stride() if promised is None else promised)
         view = self.ctx.strided(value)
+        if value.buffer in self.ctx.overwrites.values():  # a result is no view of an input that the program updates
+            view = None
         if view is None or not extern.same_strides(view, strides):
             view = self.ctx.strided(self.ctx.copy(node, value, strides))
             assert view is not None

@@ -26,7 +26,6 @@ LIBRARY: dict[str, str] = {
     # no loop over independent points
     "aten::masked_scatter": "which element goes where is a running count of the mask",
     **dict.fromkeys(("aten::sort", "aten::topk", "aten::kthvalue", "aten::median", "aten::mode"), _SEARCH),
-    **dict.fromkeys(("aten::searchsorted", "aten::bucketize"), "a binary search for each element is ATen's"),
     **dict.fromkeys(("aten::nonzero", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"), _SIZE),
     "aten::_embedding_bag": "ATen's embedding bag, a sum of rows whose number depends on data",
     "aten::grid_sampler_2d": "ATen's sampler shares the corner weights among channels",

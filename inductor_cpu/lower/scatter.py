@@ -10,11 +10,12 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
-from inductor_cpu.ir.nodes import Store
-from inductor_cpu.ir.ops import LOW_PRECISION
+from inductor_cpu.ir.nodes import Scalar, Store
+from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.copies import copied
+from inductor_cpu.lower.in_place import is_overwritten
 from inductor_cpu.lower.indexing import advanced, along, index_at, refusal
 from inductor_cpu.lower.pointwise import aten, check_constants, operand
 from inductor_cpu.lower.registry import rule
@@ -33,8 +34,25 @@ def write(ctx: Lowering, node: fx.Node, target: TensorValue, sizes: Sequence[Exp
         raise Unsupported(node, "a write to computed coordinates of a 0-dim tensor")
     dims, body = loop_dims(sizes), Body()
     position, value, mask = compute(body, point(dims))
+    if node in ctx.overwrites:
+        mask = _without_errors(body, mask)
     store = Store(target.buffer, tuple(position), body.cast(value, target.dtype), mode, mask)
     ctx.add_nest(node, dims, (), body, (store,))
+
+
+def _without_errors(body: Body, mask: int | None) -> int | None:
+    """The mask, false where an index is out of range: the kernel goes on with 0 and reports it at its end."""
+    for instruction in [i for i in body.instructions if isinstance(i, Scalar) and i.op in INDEX_CHECKS]:
+        index, size = (Term(body, k) for k in instruction.args)
+        low = -size if instruction.op == "check_index" else size.const(0)
+        inside = (index < size) & (index >= low)
+        mask = inside.value if mask is None else (inside & Term(body, mask)).value
+    return mask
+
+
+def target_of(ctx: Lowering, node: fx.Node, x: TensorValue) -> TensorValue:
+    """Where the node writes: a copy of x, or x itself."""
+    return x if is_overwritten(ctx, node, x) else copied(ctx, node, x)
 
 
 def added(ctx: Lowering, node: fx.Node, x: TensorValue, sizes: Sequence[Expr], compute: Write) -> TensorValue:
@@ -62,7 +80,7 @@ def _index_put(
 
     if accumulate and x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
-    result = copied(ctx, node, x)
+    result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "add" if accumulate else "set")
     return result
 
@@ -249,7 +267,7 @@ def index_add(
     sizes, compute = _rows(x, dim, index, value, error=RuntimeError)
     if x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
-    result = copied(ctx, node, x)
+    result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "add")
     return result
 
@@ -259,7 +277,7 @@ def index_copy(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue
 ) -> TensorValue:
     sizes, compute = _rows(x, canonical(dim, x.ndim), index, lambda body, at: body.load(source, at[: source.ndim]))
-    result = copied(ctx, node, x)
+    result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
     return result
 
@@ -269,7 +287,7 @@ def index_fill(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: Te
     sizes, compute = _rows(
         x, canonical(dim, x.ndim), index, lambda body, at: operand(ctx, body, at, value, x.dtype), wrap=True
     )
-    result = copied(ctx, node, x)
+    result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
     return result
 
@@ -315,6 +333,13 @@ def slice_scatter(
     size = x.sizes[dim]
     low, high = slice_bounds(node, size, start, end, first=3)
     stride = size_expr(step)
+    if is_overwritten(ctx, node, x):
+
+        def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
+            return [*at[:dim], low + at[dim] * stride, *at[dim + 1 :]], body.load(source, at), None
+
+        write(ctx, node, x, source.sizes, move, "set")
+        return x
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         place = at[dim] - low

@@ -82,14 +82,14 @@ def test_folds_of_integers_wrap_as_those_of_eager(simdlen: int | None) -> None:
     kernels_only(reports)
 
 
-def test_infinities_and_nan_stay_in_a_sum(simdlen: int | None) -> None:
+def test_infinities_and_nan_stay_in_a_sum() -> None:
     x = torch.ones(4, 40)
     x[0, 20], x[1, 5], x[2, 7], x[2, 30] = NAN, INF, INF, -INF
     compiled, _ = compile_counted(floats)
     assert_same(compiled(x), floats(x), rtol=1e-6, atol=0)
 
 
-def test_scans_of_any_size(simdlen: int | None) -> None:
+def test_scans_of_any_size() -> None:
     compiled, _ = compile_counted(whole, dynamic=True)
     for shape in ((5, 16), (33, 70), (2, 3)):
         x = torch.randint(-9, 9, shape)
@@ -108,7 +108,7 @@ def test_a_scan_fuses_with_what_comes_before_and_after_it() -> None:
     kernels_only(reports)
 
 
-def test_positions_of_tokens_from_a_mask(simdlen: int | None) -> None:
+def test_positions_of_tokens_from_a_mask() -> None:
     def positions(mask: Tensor) -> Tensor:
         return ((mask.cumsum(-1) - 1) * mask).to(torch.int64) + 2
 

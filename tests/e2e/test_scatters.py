@@ -103,14 +103,14 @@ def test_any_number_of_rows_is_added(simdlen: int | None) -> None:
         assert_same(compiled(*args), add_rows(*args), rtol=0, atol=0)
 
 
-def test_nan_stays_in_its_row(simdlen: int | None) -> None:
+def test_nan_stays_in_its_row() -> None:
     rows = whole(4, 33)
     rows[1, 5] = float("nan")
     check(add_rows, whole(6, 33), torch.tensor([0, 2, 2, 5]), rows)
 
 
 @pytest.mark.parametrize("function", [write_cache, add_rows, put, embedding_gradient])
-def test_a_position_out_of_range_is_the_error_of_eager(function: Function, simdlen: int | None) -> None:
+def test_a_position_out_of_range_is_the_error_of_eager(function: Function) -> None:
     places = torch.tensor([1, 100])
     args = {
         write_cache: (whole(2, 3, 12, 16), places, whole(2, 3, 2, 16)),

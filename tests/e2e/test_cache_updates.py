@@ -1,0 +1,144 @@
+"""Caches that a program updates: a few rows are written in place, and nobody sees anything but what eager shows."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from tests.e2e.support import Function, assert_same, compile_counted
+
+Tensor = torch.Tensor
+
+
+def run(function: Function, *args: Any, dynamic: bool | None = None) -> tuple[Any, tuple[Any, ...], list[str]]:
+    """(result, arguments after the call, names of kernels) of the compiled function, which are those of eager."""
+    compiled, reports = compile_counted(function, dynamic=dynamic)
+    ours, theirs = copy.deepcopy(args), copy.deepcopy(args)
+    result = compiled(*ours)
+    assert_same((result, ours), (function(*theirs), theirs), rtol=0, atol=0)
+    return result, ours, [kernel.name for report in reports for kernel in report.kernels]
+
+
+def cache() -> Tensor:
+    return torch.randn(2, 3, 12, 8)
+
+
+PLACES = torch.tensor([4, 5])
+NEW = torch.randn(2, 3, 2, 8)
+
+
+def by_index(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.index_copy_(2, places, new)
+
+
+def by_put(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x[:, :, places] = new
+
+
+def by_slice(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x[:, :, 4:6] = new
+
+
+def by_steps(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x[:, :, 1:8:4] = new
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("update", [by_index, by_put, by_slice, by_steps])
+def test_an_update_is_one_kernel(update: Function, dynamic: bool | None) -> None:
+    _, _, names = run(update, cache(), PLACES, NEW, dynamic=dynamic)
+    # With sizes that are not known torch puts into a slice, and that into a slice of the cache.
+    assert len(names) == 1 or (update is by_put and dynamic)
+
+
+def test_what_follows_reads_the_update() -> None:
+    def function(x: Tensor, places: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+        before = x.sum()
+        x.index_copy_(2, places, new * 2)
+        return x.sum(3) + before, (x @ x.transpose(2, 3)).softmax(-1)
+
+    x, places = cache(), PLACES
+    compiled, _ = compile_counted(function)
+    ours, theirs = x.clone(), x.clone()
+    assert_same(compiled(ours, places, NEW), function(theirs, places, NEW), rtol=1e-5, atol=1e-5)
+    assert_same(ours, theirs, rtol=0, atol=0)
+
+
+def test_a_result_is_no_view_of_the_cache() -> None:
+    def function(x: Tensor, places: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.index_copy(2, places, new)
+        x.copy_(y)
+        return y, y[:, 1]
+
+    (whole, part), (x, *_), _ = run(function, cache(), PLACES, NEW)
+    kept = whole.clone(), part.clone()
+    x.zero_()
+    assert torch.equal(whole, kept[0])
+    assert torch.equal(part, kept[1])
+
+
+def test_the_cache_itself_is_returned_as_itself() -> None:
+    def function(x: Tensor, places: Tensor, new: Tensor) -> Tensor:
+        return x.index_copy_(2, places, new)
+
+    x = cache()
+    assert compile_counted(function)[0](x, PLACES, NEW) is x
+
+
+def test_rows_that_are_read_and_written_are_read_first() -> None:
+    def function(x: Tensor, places: Tensor) -> None:
+        x.index_copy_(2, places, x[:, :, 3:5] * 2)
+
+    run(function, cache(), PLACES)
+
+
+def test_a_cache_whose_old_rows_are_needed_later_is_copied() -> None:
+    def function(x: Tensor, places: Tensor, new: Tensor) -> Tensor:
+        y = x.index_copy(2, places, new)
+        difference = y - x
+        x.copy_(y)
+        return difference
+
+    run(function, cache(), PLACES, NEW)
+
+
+def test_one_update_after_another() -> None:
+    def function(x: Tensor, places: Tensor, new: Tensor) -> Tensor:
+        x.index_copy_(2, places, new)
+        x.index_add_(2, places, new)
+        x[:, :, 0:2] = new
+        return x * 1
+
+    run(function, cache(), PLACES, NEW)
+
+
+def test_a_position_out_of_range_writes_no_other_row() -> None:
+    for update in (by_index, by_put):
+        x = cache()
+        expected = x.clone()
+        with pytest.raises(IndexError):
+            compile_counted(update)[0](x, torch.tensor([5, 40]), NEW)
+        expected[:, :, 5] = NEW[:, :, 0]
+        assert torch.equal(x, expected)
+
+
+def test_caches_with_strides_of_their_own() -> None:
+    run(by_index, torch.randn(2, 12, 3, 8).transpose(1, 2), PLACES, NEW)
+    run(by_slice, torch.randn(12, 2, 3, 8).permute(1, 2, 0, 3), PLACES, NEW)
+
+
+def test_training_through_an_update() -> None:
+    def function(x: Tensor, places: Tensor, new: Tensor) -> Tensor:
+        x.index_copy_(2, places, new.detach())
+        return (x * new.sum()).sum()
+
+    new = NEW.clone().requires_grad_()
+    compiled, _ = compile_counted(function)
+    ours, theirs = cache(), cache()
+    theirs.copy_(ours)
+    found = torch.autograd.grad(compiled(ours, PLACES, new), new)
+    assert_same(found, torch.autograd.grad(function(theirs, PLACES, new), new), rtol=1e-5, atol=1e-5)
+    assert_same(ours, theirs, rtol=0, atol=0)
