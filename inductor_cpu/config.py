@@ -93,6 +93,11 @@ class Cpp:
         _BOOL,
         "Give back the memory of weights whose packed copy is all that graphs read; reading such a weight is an error.",
     )
+    split_float32: bool = _setting(
+        True,
+        _BOOL,
+        "With AMX, multiply floats as three bf16 parts each, to the last bits of a float (inference).",
+    )
     simdlen: int | None = _setting(
         None,
         Kind(int, optional=True, choices=(0, 1, 256, 512)),

@@ -222,11 +222,14 @@ class _LinearChoice:
 
     def convolution_kernel(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
         """The micro kernel that computes a convolution; None for oneDNN, which is fast where weights can be folded."""
-        return self.micro_kernel(rows, inner, columns, dtype) if dtype in LOW_PRECISION else None
+        kernel = self.micro_kernel(rows, inner, columns, dtype)
+        return kernel if dtype in LOW_PRECISION or kernel == "split_f32" else None
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:
             usable = usable_micro_kernels(target_for(self._config.cpp.simdlen))
+            if not self._config.cpp.split_float32:
+                usable -= {"split_f32"}
             self._decisions[shape] = linear.choose_own(shape, usable) or linear.choose(shape, self._measured(shape))
         return self._decisions[shape]
 

@@ -32,7 +32,7 @@ def emit_product(product: Product, loops: Loops, writer: Writer, choices: Choice
     if isinstance(product.a, Patches):
         writer.line(f"const icpu::gemm::Patches windows{{{_windows(product.a, values)}}};")
     head = "const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, "
-    with writer.block(f"{head}{element}* out) ICPU_INLINE", "};"):
+    with writer.block(f"{head}{kind}::Element* out) ICPU_INLINE", "};"):
         if isinstance(product.a, Patches):
             writer.line(f"windows.pack<{kind}>(a, first, height, from, part, out);")
         else:

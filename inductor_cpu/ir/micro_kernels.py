@@ -43,11 +43,16 @@ class MicroKernel:
 #: The permutation from `split_shape` to `packed_shape`.
 ORDER = (0, 3, 1, 4, 2, 5)
 
+#: Of two rows of a dtype the first one that a machine has is used.
 MICRO_KERNELS: Mapping[str, MicroKernel] = {
     row.name: row
     for row in (
         MicroKernel(
             "amx_bf16", "amx_bf16.h", "AmxBf16", torch.bfloat16, 32, 16, 32, 2, "avx512",
+            frozenset({"amx_tile", "amx_bf16"}),
+        ),
+        MicroKernel(
+            "split_f32", "split_f32.h", "SplitF32", torch.float32, 32, 32, 32, 1, "avx512",
             frozenset({"amx_tile", "amx_bf16"}),
         ),
         MicroKernel(

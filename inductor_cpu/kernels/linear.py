@@ -14,7 +14,7 @@ import torch
 
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 
-Implementation = Literal["onednn", "blas", "amx_bf16", "fma_f32"]
+Implementation = Literal["onednn", "blas", "amx_bf16", "split_f32", "fma_f32"]
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ _LEAST_SIZE = 16
 
 def choose_own(shape: Shape, micro_kernels: Collection[str]) -> Decision | None:
     """The micro kernel for a shape, of those that run here; None when a library should compute it."""
-    for name in micro_kernels:
-        if MICRO_KERNELS[name].dtype == shape.dtype and min(shape.inner, shape.columns) >= _LEAST_SIZE:
+    for name, row in MICRO_KERNELS.items():
+        if name in micro_kernels and row.dtype == shape.dtype and min(shape.inner, shape.columns) >= _LEAST_SIZE:
             return Decision(cast(Implementation, name), "a kernel of ours, with what follows fused")
     return None
 

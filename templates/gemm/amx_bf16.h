@@ -25,6 +25,7 @@ struct AmxBf16Products {
 
 struct AmxBf16 {
   using Element = bf16;
+  using Weight = bf16;
   using Few = AmxFew<AmxBf16Products>;
   static constexpr int kBlock = 32;
   static constexpr int kRows = 16;
@@ -50,7 +51,7 @@ struct AmxBf16 {
     ~Thread() { _tile_release(); }
   };
 
-  static void block(const bf16* a, const bf16* b, const bf16* next, float* c, int64_t rows, int64_t depth,
+  static void block(Thread&, const bf16* a, const bf16* b, const bf16* next, float* c, int64_t rows, int64_t depth,
                     bool accumulate, int64_t lines = std::numeric_limits<int64_t>::max()) {
     const int64_t steps = depth / kStep;
     Fetch fetch{reinterpret_cast<const char*>(next), lines > 4 * steps};

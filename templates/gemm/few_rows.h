@@ -22,15 +22,16 @@ inline constexpr int64_t kStreamGrain = 2000;
 template <class Micro>
 class Stream {
   using Element = typename Micro::Element;
+  using Weight = typename Micro::Weight;
   static constexpr int64_t kPanel = int64_t(Micro::kBlock) * Micro::kColumns;
 
  public:
-  Stream(const Sizes& sizes, const Element* b, int limit)
+  Stream(const Sizes& sizes, const Weight* b, int limit)
       : g_(sizes),
         b_(b),
         panels_(ceil_div(g_.columns, Micro::kColumns)),
         steps_(ceil_div(g_.depth, Micro::kStep)),
-        threads_(threads_for(panels_ * steps_ * kStepOfB * int64_t(sizeof(Element)) / kLine, kStreamGrain, limit)) {}
+        threads_(threads_for(panels_ * steps_ * kStepOfB * int64_t(sizeof(Weight)) / kLine, kStreamGrain, limit)) {}
 
   void run(const Pack<Element>& pack, const Epilogue& epilogue) const {
     Element* const a = aligned_scratch<Element, 16>(steps_ * Micro::kStep * Micro::kBlock);
@@ -78,7 +79,7 @@ class Stream {
   }
 
   Sizes g_;
-  const Element* b_;
+  const Weight* b_;
   int64_t panels_, steps_;
   int threads_;
 };

@@ -12,6 +12,7 @@ namespace icpu::gemm {
 
 struct FmaF32 {
   using Element = float;
+  using Weight = float;
   static constexpr int kBlock = 8;
   static constexpr int kRows = 1;
   static constexpr int kColumns = 48;
@@ -22,7 +23,7 @@ struct FmaF32 {
     Thread() {}  // not trivial, so that an object that only lives is no unused variable
   };
 
-  static void block(const float* a, const float* b, const float* next, float* c, int64_t rows, int64_t depth,
+  static void block(Thread&, const float* a, const float* b, const float* next, float* c, int64_t rows, int64_t depth,
                     bool accumulate, int64_t lines) {
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
       ((rows == n + 1 ? multiply_rows<n + 1>(a, b, next, lines, c, depth, accumulate) : void()), ...);

@@ -4,23 +4,23 @@
 // Preconditions: B is packed in panels of Micro::kColumns columns; a panel holds its columns for all of the depth,
 // rounded up to Micro::kStep with zeros, in the order in which the micro kernel reads them.
 //   pack(row, rows, from, depth, out)
-//     writes rows of A from `row` on, at most kBlock, and of each `depth` values from `from` on (a multiple of kDepth), in
+//     writes rows of A from `row` on, at most kBlock, and of each `depth` values from `from` on (a multiple of kStep), in
 //     the micro kernel's order, zeros beyond the end.
 //   epilogue(row, height, panel, width, c)
 //     gets each block of C once, complete, with leading dimension Micro::kColumns; its first column is panel * kColumns.
 // C exists only in blocks of float.
 //
 // A micro kernel is a class with
-//   Element           the element type of the packed A and B
+//   Element, Weight   the element types of the packed A and B
 //   kBlock, kColumns  rows of a block of A, columns of a panel of B
 //   kRows             what the height of a block is a multiple of
 //   kStep, kDepth     granularity of the depth, and how much of it a panel keeps in the L1 cache (a multiple)
 //   Thread            an object that each thread holds while it multiplies
 //   pack(a, lda, rows, depth, out), copy(from, count, k, r, out)
 //                     rows of a row-major A into a block; values of row r, from depth k on, into a block
-//   block(a, b, next, c, rows, depth, accumulate, lines)
+//   block(thread, a, b, next, c, rows, depth, accumulate, lines)
 //                     c (+)= a @ b for one block and a part of the depth, while `lines` cache lines of B are fetched
-//                     from `next` on
+//                     from `next` on. Blocks with the same b follow each other.
 //   Few               optional: how it streams B for a few rows, see few_rows.h
 #pragma once
 
@@ -78,12 +78,12 @@ struct Piece {
 // One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. With the
 // last of the depth, blocks of c are complete and go to the epilogue.
 template <class Micro>
-inline void multiply_panel(const Sizes& g, const Piece& piece, const typename Micro::Element* a,
-                           const typename Micro::Element* b, int64_t panel, float* c, const Epilogue& epilogue) {
+inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const Piece& piece,
+                           const typename Micro::Element* a, const typename Micro::Weight* b, int64_t panel, float* c, const Epilogue& epilogue) {
   const int64_t depth = round_up(g.depth, Micro::kStep);
   const int64_t width = std::min<int64_t>(Micro::kColumns, g.columns - panel * Micro::kColumns);
   b += (panel * depth + piece.from) * Micro::kColumns;
-  const typename Micro::Element* const next_panel = b + depth * Micro::kColumns;
+  const typename Micro::Weight* const next_panel = b + depth * Micro::kColumns;
   for (int64_t k = 0; k < piece.depth; k += Micro::kDepth) {
     const int64_t part = std::min<int64_t>(Micro::kDepth, piece.depth - k);
     const bool first = piece.from + k == 0, last = piece.from + k + part == depth;
@@ -95,7 +95,7 @@ inline void multiply_panel(const Sizes& g, const Piece& piece, const typename Mi
       const int64_t row = piece.row + n * piece.height;
       const int64_t rows = std::min(piece.height, g.rows - row);
       float* const block = c + n * Micro::kBlock * Micro::kColumns;
-      Micro::block(a + (n * piece.depth + k) * Micro::kBlock, b, next + n * lines * kLine / int64_t(sizeof(*b)), block,
+      Micro::block(thread, a + (n * piece.depth + k) * Micro::kBlock, b, next + n * lines * kLine / int64_t(sizeof(*b)), block,
                    rows, part, !first, lines);
       if (last) epilogue(row, rows, panel, width, block);
     }
@@ -121,14 +121,18 @@ struct Cut {
 };
 
 // Either fewer rows, and B is read again for each part of them; or less of the depth, and C is kept for all panels, read
-// and written again for each piece. The one that moves fewer bytes.
+// and written again for each piece. The one that moves fewer bytes. Parts are about equally large.
 template <class Micro>
 inline Cut cut(const Sizes& g, int64_t blocks) {
   constexpr int64_t size = sizeof(typename Micro::Element), fitting = kPackedBytes / (Micro::kBlock * size), most = 32;
-  const int64_t depth = round_up(g.depth, Micro::kStep);
-  const Cut rows{std::clamp<int64_t>(fitting / std::max<int64_t>(depth, 1), 1, most), depth};
-  const int64_t at_once = std::clamp<int64_t>(blocks, 1, most);
-  const Cut pieces{at_once, std::min(depth, std::max<int64_t>(fitting / at_once / Micro::kDepth, 1) * Micro::kDepth)};
+  const auto equal = [](int64_t total, int64_t at_most) {
+    return ceil_div(total, ceil_div(total, std::max<int64_t>(at_most, 1)));
+  };
+  const int64_t depth = std::max<int64_t>(round_up(g.depth, Micro::kStep), Micro::kStep);
+  blocks = std::max<int64_t>(blocks, 1);
+  const Cut rows{equal(blocks, std::min(fitting / depth, most)), depth};
+  const int64_t at_once = equal(blocks, most);
+  const Cut pieces{at_once, round_up(equal(depth, fitting / at_once), Micro::kStep)};
   const auto read_again = [&](const Cut& c) { return (ceil_div(blocks, c.blocks) - 1) * depth * g.columns * size; };
   const int64_t kept = 2 * (ceil_div(depth, pieces.depth) - 1) * g.rows * g.columns * int64_t(sizeof(float));
   return read_again(rows) <= read_again(pieces) + kept ? rows : pieces;
@@ -140,7 +144,7 @@ class Stream;
 
 // The whole product.
 template <class Micro>
-[[gnu::noinline]] void multiply(const Sizes& g, const typename Micro::Element* b, int limit,
+[[gnu::noinline]] void multiply(const Sizes& g, const typename Micro::Weight* b, int limit,
                                 const Pack<typename Micro::Element>& pack, const Epilogue& epilogue) {
   using Element = typename Micro::Element;
   if constexpr (requires { typename Micro::Few; }) {
@@ -166,13 +170,13 @@ template <class Micro>
         }
       });
       parallel_for(panels * shares, 1, threads, [&](int64_t begin, int64_t end) {
-        const typename Micro::Thread thread;
+        typename Micro::Thread thread;
         float* const own = kept ? nullptr : aligned_scratch<float, 17>(blocks * c_block);
         for (int64_t unit = begin; unit < end; ++unit) {
           const int64_t share = unit / panels, panel = unit % panels;
           const int64_t start = blocks * share / shares, stop = blocks * (share + 1) / shares;
           float* const c = kept ? kept + (panel * blocks + start) * c_block : own;
-          multiply_panel<Micro>(g, {(first + start) * all.height, all.height, stop - start, from, part},
+          multiply_panel<Micro>(thread, g, {(first + start) * all.height, all.height, stop - start, from, part},
                                 a + start * block_size, b, panel, c, epilogue);
         }
       });

@@ -17,24 +17,25 @@ struct Patches {
 
   // `rows` rows from `first` on, `depth` values of each from `from` on.
   template <class Micro, class T>
-  [[gnu::noinline]] void pack(const T* images, int64_t first, int64_t rows, int64_t from, int64_t depth, T* out) const {
-    std::memset(static_cast<void*>(out), 0, static_cast<size_t>(round_up(depth, Micro::kStep) * Micro::kBlock) * sizeof(T));
+  [[gnu::noinline]] void pack(const T* images, int64_t first, int64_t rows, int64_t from, int64_t depth,
+                              typename Micro::Element* out) const {
+    std::memset(static_cast<void*>(out), 0, static_cast<size_t>(round_up(depth, Micro::kStep) * Micro::kBlock) * sizeof(*out));
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t pixel = (first + r) % (down * across), image = (first + r) / (down * across);
-      const Row<T> row{from, from + depth, r, out};
-      window<Micro>(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, row);
+      const Row<Micro> row{from, from + depth, r, out};
+      window(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, row);
     }
   }
 
  private:
   // Row number r of the block, of which the depths from `from` to `to` are wanted.
-  template <class T>
+  template <class Micro>
   struct Row {
     int64_t from, to, r;
-    T* out;
+    typename Micro::Element* out;
 
     // Neighbouring values for the depths from k on.
-    template <class Micro>
+    template <class T>
     ICPU_INLINE void copy(const T* values, int64_t count, int64_t k) const {
       const int64_t start = std::max(k, from), stop = std::min(k + count, to);
       if (start < stop) Micro::copy(values + (start - k), stop - start, start - from, r, out);
@@ -42,7 +43,7 @@ struct Patches {
   };
 
   template <class Micro, class T>
-  void window(const T* image, int64_t y, int64_t x, const Row<T>& row) const {
+  void window(const T* image, int64_t y, int64_t x, const Row<Micro>& row) const {
     for (int64_t ky = 0; ky < kernel_y; ++ky) {
       const int64_t line = y + ky * dilation_y;
       if (line < 0 || line >= height) continue;
@@ -50,13 +51,13 @@ struct Patches {
       const int64_t k = ky * kernel_x * channels;
       if (dilation_x == 1 && by_pixel == channels) {  // the pixels of a line of the window lie side by side
         const int64_t from = std::max<int64_t>(0, -x), to = std::min<int64_t>(kernel_x, width - x);
-        if (from < to) row.template copy<Micro>(start + (x + from) * by_pixel, (to - from) * channels, k + from * channels);
+        if (from < to) row.copy(start + (x + from) * by_pixel, (to - from) * channels, k + from * channels);
         continue;
       }
       for (int64_t kx = 0; kx < kernel_x; ++kx) {
         const int64_t column = x + kx * dilation_x;
         if (column < 0 || column >= width) continue;
-        row.template copy<Micro>(start + column * by_pixel, channels, k + kx * channels);
+        row.copy(start + column * by_pixel, channels, k + kx * channels);
       }
     }
   }

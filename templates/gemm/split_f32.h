@@ -1,0 +1,401 @@
+// The micro kernel of float matrix products with AMX tiles of bf16: 32 rows by 32 columns of C in registers.
+//
+// Preconditions: a CPU with amx_tile, amx_bf16 and AVX-512 (F, BW, DQ), and a process that asked for tile data. The packed
+// B is a sequence of rows of 32 floats, one for each depth. The packed A is a sequence of steps of 32 in depth; a step is
+// the high, the middle and the low parts of 32 rows by 32 values, each as two tiles as in amx_bf16.h.
+//
+// A float has 24 significant bits, a bf16 has 8: x = high + middle + low, exactly. Of the nine products of parts the six
+// largest are added up in float; what is left out is below 2^-25 of each product, half of a rounding to float. A pass of
+// the depth (kDepth) has a sum of its own, so that chains of additions stay short. Henry, Tang and Heinecke describe the
+// method and its errors in "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations"
+// (2019).
+//
+// Tiles treat subnormal numbers as zero, so all values are multiplied by 2^24 first and C by 2^-48 afterwards: the last
+// bit of the smallest float becomes normal. Values above 2^32, infinities and NaN are stored as they are, with a low part
+// that is NaN (kAsIs): C is NaN where they take part, and such a block is computed again by multiply_as_is.
+#pragma once
+
+#include "amx_bf16.h"
+#include "few_rows.h"
+
+#include <immintrin.h>
+
+namespace icpu::gemm {
+
+struct SplitF32 {
+  struct Element {  // the room of one value of A
+    bf16 high, middle, low;
+  };
+  using Weight = float;
+  static constexpr int kBlock = 32;
+  static constexpr int kRows = 16;
+  static constexpr int kColumns = 32;
+  static constexpr int kStep = 32;
+  static constexpr int kDepth = 1024;  // the parts of a panel take 192 KiB of the L2 cache
+
+  // The parts of the panel of B that was multiplied last, in steps like those of A, with tiles as in amx_bf16.h.
+  struct Thread : AmxBf16::Thread {
+    uint16_t* const parts = aligned_scratch<uint16_t, 19>(kDepth * kStepParts / kStep);
+    const float* of = nullptr;
+  };
+
+  // Few rows are multiplied in float: B streams from memory, and splitting it would take longer.
+  struct Few {
+    static constexpr int64_t kMost = 4;
+
+    struct Thread {
+      explicit Thread(int64_t) {}
+    };
+
+    static void panel(const Element* a, const float* b, float* c, int64_t rows, int64_t depth) {
+      multiply_few(reinterpret_cast<const uint16_t*>(a), b, c, 0, rows, depth);
+    }
+  };
+
+  static void block(Thread& thread, const Element* a, const float* b, const float* next, float* c, int64_t rows,
+                    int64_t depth, bool accumulate, int64_t lines) {
+    alignas(64) float sum[kBlock * kColumns];
+    const auto* const parts_of_a = reinterpret_cast<const uint16_t*>(a);
+    Fetch fetch{reinterpret_cast<const char*>(next), ceil_div(lines * kStep, depth)};
+    const bool split = thread.of != b;
+    thread.of = b;
+    if (rows > 16) {
+      split ? multiply<2, true>(parts_of_a, b, thread.parts, fetch, sum, depth)
+            : multiply<2, false>(parts_of_a, b, thread.parts, fetch, sum, depth);
+    } else {
+      split ? multiply<1, true>(parts_of_a, b, thread.parts, fetch, sum, depth)
+            : multiply<1, false>(parts_of_a, b, thread.parts, fetch, sum, depth);
+    }
+    if (!scale_back(sum, rows)) [[unlikely]] multiply_as_is(parts_of_a, b, sum, rows, depth);
+    for (int64_t i = 0; i < rows * kColumns; i += 16) {
+      const __m512 value = _mm512_load_ps(sum + i);
+      _mm512_store_ps(c + i, accumulate ? _mm512_add_ps(_mm512_load_ps(c + i), value) : value);
+    }
+  }
+
+  // Neighbouring values of row r, from depth k on.
+  static ICPU_INLINE void copy(const float* from, int64_t count, int64_t k, int64_t r, Element* out) {
+    auto* const start = reinterpret_cast<uint16_t*>(out) + row_of(r);
+    while (count > 0) {
+      const int64_t inside = k % kStep, taken = std::min<int64_t>(kStep - inside, count);
+      split_some(from, taken, start + k / kStep * kStepParts + inside);
+      from += taken;
+      k += taken;
+      count -= taken;
+    }
+  }
+
+  // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
+  static void pack(const float* a, int64_t lda, int64_t rows, int64_t depth, Element* out) {
+    for (int64_t k = 0; k < depth; k += kStep) {
+      auto* const to = reinterpret_cast<uint16_t*>(out) + k / kStep * kStepParts;
+      const int64_t count = std::min<int64_t>(kStep, depth - k);
+      for (int64_t r = 0; r < rows; ++r) {
+        const Parts parts = split(load_pairs(a + r * lda + k, count));
+        store(parts, to + row_of(r));
+        if (parts.large) [[unlikely]] split_as_is(a + r * lda + k, count, to + row_of(r));
+      }
+      for (int64_t r = rows; r < round_up(rows, kRows); ++r) store({}, to + row_of(r));
+    }
+  }
+
+ private:
+  static constexpr int64_t kTile = 16 * kStep;
+  static constexpr int64_t kPart = 2 * kTile;
+  static constexpr int64_t kStepParts = 3 * kPart;
+  static constexpr int64_t kRow = kColumns * sizeof(float);
+  static constexpr float kScale = 0x1p24f, kLargest = 0x1p32f;
+  static constexpr uint16_t kAsIs = 0x7f81;
+  static constexpr int kGroup = 4;  // rows that are multiplied as floats at once
+
+  struct Fetch {
+    const char* next;
+    int64_t lines;  // in each step
+    ICPU_INLINE void operator()() {
+#pragma GCC unroll 1
+      for (int64_t i = 0; i < lines; ++i, next += kLine) _mm_prefetch(next, _MM_HINT_T1);
+    }
+  };
+
+  // Where row r of a block begins in a step's part.
+  static constexpr int64_t row_of(int64_t r) { return r / 16 * kTile + r % 16 * kStep; }
+
+  // Sixteen pairs of values, and the parts of them.
+  struct Pairs {
+    __m512 first, second;
+  };
+  struct Parts {
+    __m512i part[3];
+    bool large;  // some are too large to be split
+  };
+
+  // At most 32 neighbouring values, zeros after them.
+  static ICPU_INLINE Pairs load_pairs(const float* from, int64_t count) {
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    const __mmask32 some = some_of(count);
+    const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(some), from);
+    const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(some >> 16), from + 16);
+    return {_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high)};
+  }
+
+  static constexpr __mmask32 some_of(int64_t count) { return count < 32 ? (uint32_t(1) << count) - 1 : ~uint32_t(0); }
+
+  // Rounding half away from zero is an addition and a mask; the last remainder has at most 8 significant bits.
+  static ICPU_INLINE Parts split(const Pairs& pairs) {
+    const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+    const auto rounded = [&](__m512 v) ICPU_INLINE {
+      return _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(v), half), mask);
+    };
+    __m512 x = _mm512_mul_ps(pairs.first, _mm512_set1_ps(kScale));
+    __m512 y = _mm512_mul_ps(pairs.second, _mm512_set1_ps(kScale));
+    constexpr int larger_magnitude = 0b1011;
+    const __m512 largest = _mm512_range_ps(x, y, larger_magnitude);
+    Parts out;
+    out.large = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(kLargest * kScale), _CMP_NLE_UQ) != 0;
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const __m512i p = rounded(x), q = rounded(y);
+      out.part[i] = _mm512_or_si512(_mm512_srli_epi32(p, 16), q);
+      x = _mm512_sub_ps(x, _mm512_castsi512_ps(p));
+      y = _mm512_sub_ps(y, _mm512_castsi512_ps(q));
+    }
+    const __m512i last = _mm512_and_si512(_mm512_castps_si512(y), mask);
+    out.part[2] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(x), 16), last);
+    return out;
+  }
+
+  static ICPU_INLINE void store(const Parts& parts, uint16_t* out) {
+#pragma GCC unroll 3
+    for (int64_t i = 0; i < 3; ++i) _mm512_store_si512(out + i * kPart, parts.part[i]);
+  }
+
+  // At most 32 neighbouring values of a row.
+  static ICPU_INLINE void split_some(const float* from, int64_t count, uint16_t* out) {
+    const Parts parts = split(load_pairs(from, count));
+#pragma GCC unroll 3
+    for (int64_t i = 0; i < 3; ++i) _mm512_mask_storeu_epi16(out + i * kPart, some_of(count), parts.part[i]);
+    if (parts.large) [[unlikely]] split_as_is(from, count, out);
+  }
+
+  // One value's parts, kPart apart.
+  static ICPU_INLINE void split_one(float value, uint16_t* out) {
+    const auto bits = [](float v) { return std::bit_cast<uint32_t>(v); };
+    if (!(std::abs(value) <= kLargest)) {
+      out[0] = static_cast<uint16_t>(bits(value) >> 16);
+      out[kPart] = static_cast<uint16_t>(bits(value));
+      out[2 * kPart] = kAsIs;
+      return;
+    }
+    float rest = value * kScale;
+    for (int64_t i = 0; i < 3; ++i) {
+      const uint32_t rounded = (bits(rest) + 0x8000) & 0xffff0000u;
+      out[i * kPart] = static_cast<uint16_t>(rounded >> 16);
+      rest -= std::bit_cast<float>(rounded);
+    }
+  }
+
+  // Neighbouring values, some of them large.
+  [[gnu::noinline]] static void split_as_is(const float* from, int64_t count, uint16_t* out) {
+    for (int64_t i = 0; i < count; ++i) split_one(from[i], out + i);
+  }
+
+  // Eighths of a step of B: two rows of 32 floats become a row of pairs in two tiles.
+  template <int eighth>
+  static ICPU_INLINE void split_rows(const float* b, uint16_t* out) {
+#pragma GCC unroll 4
+    for (int64_t i = 4 * eighth; i < 4 * eighth + 4; ++i) {
+      const int64_t pair = i / 2, tile = i % 2;
+      const float* const row = b + 2 * pair * kColumns + 16 * tile;
+      uint16_t* const to = out + tile * kTile + pair * kStep;
+      const Parts parts = split({_mm512_load_ps(row), _mm512_load_ps(row + kColumns)});
+      store(parts, to);
+      if (parts.large) [[unlikely]] split_rows_as_is(row, to);
+    }
+  }
+
+  // Sixteen pairs of values of B, some of them large.
+  [[gnu::noinline]] static void split_rows_as_is(const float* row, uint16_t* out) {
+    for (int64_t c = 0; c < 16; ++c) {
+      split_one(row[c], out + 2 * c);
+      split_one(row[kColumns + c], out + 2 * c + 1);
+    }
+  }
+
+  // The same product in float.
+  [[gnu::noinline]] static void multiply_as_is(const uint16_t* a, const float* b, float* c, int64_t rows, int64_t depth) {
+    for (int64_t first = 0; first < rows; first += kGroup) {
+      multiply_few(a, b, c, first, std::min<int64_t>(kGroup, rows - first), depth);
+    }
+  }
+
+  // C = A @ B for one or two rows of tiles. While a step is multiplied, the next one of B is split.
+  template <int tiles, bool splits>
+  static void multiply(const uint16_t* a, const float* b, uint16_t* parts, Fetch& fetch, float* c, int64_t depth) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if constexpr (splits) {
+      [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+        (split_rows<n>(b, parts), ...);
+      }(std::make_integer_sequence<int, 8>{});
+    }
+    const uint16_t* const last = parts + (depth / kStep - 1) * kStepParts;
+    for (; parts < last; a += kStepParts, b += kStep * kColumns, parts += kStepParts) {
+      fetch();
+      multiply_step<tiles, splits>(a, parts, b + kStep * kColumns);
+    }
+    multiply_step<tiles, false>(a, parts, nullptr);
+    _tile_stored(0, c, kRow);
+    _tile_stored(1, c + 16, kRow);
+    if constexpr (tiles == 2) {
+      _tile_stored(2, c + 16 * kColumns, kRow);
+      _tile_stored(3, c + 16 * kColumns + 16, kRow);
+    } else {
+      alignas(64) float other[16 * kColumns];
+      _tile_stored(2, other, kRow);
+      _tile_stored(3, other + 16, kRow);
+      for (int64_t i = 0; i < 16 * kColumns; i += 16) {
+        _mm512_store_ps(c + i, _mm512_add_ps(_mm512_load_ps(c + i), _mm512_load_ps(other + i)));
+      }
+    }
+  }
+
+  // Six products of parts; each has one operand of the one before it, which stays in its tiles. With one row of tiles they
+  // take turns with two sums, so that an addition does not wait for the one before it.
+  template <int tiles, bool splits>
+  static ICPU_INLINE void multiply_step(const uint16_t* a, uint16_t* b, const float* following) {
+    constexpr int64_t high = 0, middle = kPart, low = 2 * kPart;
+    const auto ahead = [&]<int n>(std::integral_constant<int, n>) ICPU_INLINE {
+      if constexpr (splits) split_rows<n>(following, b + kStepParts);
+    };
+    const auto load_a = [&](int64_t part) ICPU_INLINE {
+      _tile_loadd(4, a + part, 64);
+      if constexpr (tiles == 2) _tile_loadd(5, a + part + kTile, 64);
+    };
+    const auto load_b = [&](int64_t part) ICPU_INLINE {
+      _tile_loadd(6, b + part, 64);
+      _tile_loadd(7, b + part + kTile, 64);
+    };
+    const auto first = [] ICPU_INLINE {
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+    };
+    const auto second = [] ICPU_INLINE {
+      if constexpr (tiles == 2) {
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+    };
+    const auto first_of_other = [&] ICPU_INLINE {
+      if constexpr (tiles == 2) return first();
+      _tile_dpbf16ps(2, 4, 6);
+      _tile_dpbf16ps(3, 4, 7);
+    };
+    load_b(high);
+    load_a(low);
+    ahead(std::integral_constant<int, 0>{});
+    first();
+    second();
+    load_a(middle);
+    ahead(std::integral_constant<int, 1>{});
+    first_of_other();
+    ahead(std::integral_constant<int, 2>{});
+    second();
+    load_b(middle);
+    ahead(std::integral_constant<int, 3>{});
+    first();
+    second();
+    load_a(high);
+    ahead(std::integral_constant<int, 4>{});
+    first_of_other();
+    ahead(std::integral_constant<int, 5>{});
+    second();
+    load_b(low);
+    ahead(std::integral_constant<int, 6>{});
+    first();
+    second();
+    load_b(high);
+    ahead(std::integral_constant<int, 7>{});
+    first_of_other();
+    second();
+  }
+
+  // Takes the scales back. Whether no value is NaN.
+  static ICPU_INLINE bool scale_back(float* c, int64_t rows) {
+    unsigned strange = 0;
+    for (int64_t i = 0; i < rows * kColumns; i += 16) {
+      const __m512 value = _mm512_load_ps(c + i);
+      strange |= _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+      _mm512_store_ps(c + i, _mm512_mul_ps(value, _mm512_set1_ps(1 / kScale / kScale)));
+    }
+    return strange == 0;
+  }
+
+  // The values of row r of A, put together from their parts.
+  static void join_row(const uint16_t* a, int64_t r, int64_t depth, float* out) {
+    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    const uint16_t* from = a + row_of(r);
+    for (int64_t k = 0; k < depth; k += kStep, from += kStepParts) {
+      __m512 even{}, odd{};
+#pragma GCC unroll 3
+      for (int64_t part = 0; part < 3; ++part) {
+        const __m512i pairs = _mm512_load_si512(from + part * kPart);
+        even = _mm512_add_ps(even, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
+        odd = _mm512_add_ps(odd, _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u)))));
+      }
+      const __m512 scale = _mm512_set1_ps(1 / kScale);
+      _mm512_storeu_ps(out + k, _mm512_mul_ps(_mm512_permutex2var_ps(even, first, odd), scale));
+      _mm512_storeu_ps(out + k + 16, _mm512_mul_ps(_mm512_permutex2var_ps(even, second, odd), scale));
+      const auto is_as_is = [](const uint16_t* value) { return value[2 * kPart] == kAsIs; };
+      const __m512i lows = _mm512_load_si512(from + 2 * kPart);
+      if (_mm512_cmpeq_epi16_mask(lows, _mm512_set1_epi16(kAsIs)) == 0) [[likely]] continue;
+      for (int64_t i = 0; i < kStep; ++i) {
+        if (is_as_is(from + i)) out[k + i] = std::bit_cast<float>(uint32_t(from[i]) << 16 | from[i + kPart]);
+      }
+    }
+  }
+
+  // C = A @ B for up to kGroup rows in float. Even and odd depths have sums of their own, so that additions wait less.
+  static void multiply_few(const uint16_t* a, const float* b, float* c, int64_t first, int64_t rows, int64_t depth) {
+    float values[kGroup][kDepth];
+    [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+      for (int64_t k = 0; k < depth; k += kDepth) {
+        const int64_t part = std::min<int64_t>(kDepth, depth - k);
+        for (int64_t r = 0; r < rows; ++r) join_row(a + k / kStep * kStepParts, first + r, part, values[r]);
+        float* const to = c + first * kColumns;
+        ((rows == n + 1 ? multiply_rows<n + 1>(values, b + k * kColumns, to, part, k > 0) : void()), ...);
+      }
+    }(std::make_integer_sequence<int, kGroup>{});
+  }
+
+  template <int R>
+  static void multiply_rows(const float (&values)[kGroup][kDepth], const float* b, float* c, int64_t depth, bool add) {
+    __m512 sum[2][R][2] = {};
+    for (int64_t k = 0; k < depth; k += 2) {
+#pragma GCC unroll 2
+      for (int odd = 0; odd < 2; ++odd, b += kColumns) {
+        const __m512 left = _mm512_load_ps(b), right = _mm512_load_ps(b + 16);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+          const __m512 value = _mm512_set1_ps(values[r][k + odd]);
+          sum[odd][r][0] = _mm512_fmadd_ps(value, left, sum[odd][r][0]);
+          sum[odd][r][1] = _mm512_fmadd_ps(value, right, sum[odd][r][1]);
+        }
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        float* const to = c + r * kColumns + 16 * j;
+        const __m512 total = _mm512_add_ps(sum[0][r][j], sum[1][r][j]);
+        _mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), total) : total);
+      }
+    }
+  }
+};
+
+}  // namespace icpu::gemm
