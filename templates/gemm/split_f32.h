@@ -4,19 +4,16 @@
 // B is a sequence of rows of 32 floats, one for each depth. The packed A is a sequence of steps of 32 in depth; a step is
 // the high, the middle and the low parts of 32 rows by 32 values, each as two tiles as in amx_bf16.h.
 //
-// A float has 24 significant bits, a bf16 has 8: x = high + middle + low, exactly. Of the nine products of parts the six
-// largest are added up in float; what is left out is below 2^-25 of each product, half of a rounding to float. A pass of
-// the depth (kDepth) has a sum of its own, so that chains of additions stay short. Henry, Tang and Heinecke describe the
-// method and its errors in "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations"
-// (2019).
-//
-// Tiles treat subnormal numbers as zero, so all values are multiplied by 2^24 first and C by 2^-48 afterwards: the last
-// bit of the smallest float becomes normal. Values above 2^32, infinities and NaN are stored as they are, with a low part
-// that is NaN (kAsIs): C is NaN where they take part, and such a block is computed again by multiply_as_is.
+// Of the nine products of parts (float_parts.h) the six largest are added up in float; what is left out is at most 2^-24 of
+// each product, like a rounding to float. A pass of the depth (kDepth) has a sum of its own, so that chains of additions
+// stay short. Henry, Tang and Heinecke describe the method and its errors in "Leveraging the bfloat16 Artificial
+// Intelligence Datatype For Higher-Precision Computations" (2019). C is NaN where values take part that cannot be split:
+// such a block is computed again by multiply_as_is.
 #pragma once
 
 #include "amx_bf16.h"
 #include "few_rows.h"
+#include "float_parts.h"
 
 #include <immintrin.h>
 
@@ -78,7 +75,7 @@ struct SplitF32 {
     auto* const start = reinterpret_cast<uint16_t*>(out) + row_of(r);
     while (count > 0) {
       const int64_t inside = k % kStep, taken = std::min<int64_t>(kStep - inside, count);
-      split_some(from, taken, start + k / kStep * kStepParts + inside);
+      Split::split_some(from, taken, start + k / kStep * kStepParts + inside);
       from += taken;
       k += taken;
       count -= taken;
@@ -91,11 +88,11 @@ struct SplitF32 {
       auto* const to = reinterpret_cast<uint16_t*>(out) + k / kStep * kStepParts;
       const int64_t count = std::min<int64_t>(kStep, depth - k);
       for (int64_t r = 0; r < rows; ++r) {
-        const Parts parts = split(load_pairs(a + r * lda + k, count));
-        store(parts, to + row_of(r));
-        if (parts.large) [[unlikely]] split_as_is(a + r * lda + k, count, to + row_of(r));
+        const auto parts = Split::split(Split::load_pairs(a + r * lda + k, count));
+        Split::store(parts, to + row_of(r));
+        if (parts.large) [[unlikely]] Split::split_as_is(a + r * lda + k, count, to + row_of(r));
       }
-      for (int64_t r = rows; r < round_up(rows, kRows); ++r) store({}, to + row_of(r));
+      for (int64_t r = rows; r < round_up(rows, kRows); ++r) Split::store({}, to + row_of(r));
     }
   }
 
@@ -104,8 +101,7 @@ struct SplitF32 {
   static constexpr int64_t kPart = 2 * kTile;
   static constexpr int64_t kStepParts = 3 * kPart;
   static constexpr int64_t kRow = kColumns * sizeof(float);
-  static constexpr float kScale = 0x1p24f, kLargest = 0x1p32f;
-  static constexpr uint16_t kAsIs = 0x7f81;
+  using Split = FloatParts<kPart>;
   static constexpr int kGroup = 4;  // rows that are multiplied as floats at once
 
   struct Fetch {
@@ -120,86 +116,6 @@ struct SplitF32 {
   // Where row r of a block begins in a step's part.
   static constexpr int64_t row_of(int64_t r) { return r / 16 * kTile + r % 16 * kStep; }
 
-  // Sixteen pairs of values, and the parts of them.
-  struct Pairs {
-    __m512 first, second;
-  };
-  struct Parts {
-    __m512i part[3];
-    bool large;  // some are too large to be split
-  };
-
-  // At most 32 neighbouring values, zeros after them.
-  static ICPU_INLINE Pairs load_pairs(const float* from, int64_t count) {
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-    const __mmask32 some = some_of(count);
-    const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(some), from);
-    const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(some >> 16), from + 16);
-    return {_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high)};
-  }
-
-  static constexpr __mmask32 some_of(int64_t count) { return count < 32 ? (uint32_t(1) << count) - 1 : ~uint32_t(0); }
-
-  // Rounding half away from zero is an addition and a mask; the last remainder has at most 8 significant bits.
-  static ICPU_INLINE Parts split(const Pairs& pairs) {
-    const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-    const auto rounded = [&](__m512 v) ICPU_INLINE {
-      return _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(v), half), mask);
-    };
-    __m512 x = _mm512_mul_ps(pairs.first, _mm512_set1_ps(kScale));
-    __m512 y = _mm512_mul_ps(pairs.second, _mm512_set1_ps(kScale));
-    constexpr int larger_magnitude = 0b1011;
-    const __m512 largest = _mm512_range_ps(x, y, larger_magnitude);
-    Parts out;
-    out.large = _mm512_cmp_ps_mask(largest, _mm512_set1_ps(kLargest * kScale), _CMP_NLE_UQ) != 0;
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      const __m512i p = rounded(x), q = rounded(y);
-      out.part[i] = _mm512_or_si512(_mm512_srli_epi32(p, 16), q);
-      x = _mm512_sub_ps(x, _mm512_castsi512_ps(p));
-      y = _mm512_sub_ps(y, _mm512_castsi512_ps(q));
-    }
-    const __m512i last = _mm512_and_si512(_mm512_castps_si512(y), mask);
-    out.part[2] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(x), 16), last);
-    return out;
-  }
-
-  static ICPU_INLINE void store(const Parts& parts, uint16_t* out) {
-#pragma GCC unroll 3
-    for (int64_t i = 0; i < 3; ++i) _mm512_store_si512(out + i * kPart, parts.part[i]);
-  }
-
-  // At most 32 neighbouring values of a row.
-  static ICPU_INLINE void split_some(const float* from, int64_t count, uint16_t* out) {
-    const Parts parts = split(load_pairs(from, count));
-#pragma GCC unroll 3
-    for (int64_t i = 0; i < 3; ++i) _mm512_mask_storeu_epi16(out + i * kPart, some_of(count), parts.part[i]);
-    if (parts.large) [[unlikely]] split_as_is(from, count, out);
-  }
-
-  // One value's parts, kPart apart.
-  static ICPU_INLINE void split_one(float value, uint16_t* out) {
-    const auto bits = [](float v) { return std::bit_cast<uint32_t>(v); };
-    if (!(std::abs(value) <= kLargest)) {
-      out[0] = static_cast<uint16_t>(bits(value) >> 16);
-      out[kPart] = static_cast<uint16_t>(bits(value));
-      out[2 * kPart] = kAsIs;
-      return;
-    }
-    float rest = value * kScale;
-    for (int64_t i = 0; i < 3; ++i) {
-      const uint32_t rounded = (bits(rest) + 0x8000) & 0xffff0000u;
-      out[i * kPart] = static_cast<uint16_t>(rounded >> 16);
-      rest -= std::bit_cast<float>(rounded);
-    }
-  }
-
-  // Neighbouring values, some of them large.
-  [[gnu::noinline]] static void split_as_is(const float* from, int64_t count, uint16_t* out) {
-    for (int64_t i = 0; i < count; ++i) split_one(from[i], out + i);
-  }
-
   // Eighths of a step of B: two rows of 32 floats become a row of pairs in two tiles.
   template <int eighth>
   static ICPU_INLINE void split_rows(const float* b, uint16_t* out) {
@@ -208,8 +124,8 @@ struct SplitF32 {
       const int64_t pair = i / 2, tile = i % 2;
       const float* const row = b + 2 * pair * kColumns + 16 * tile;
       uint16_t* const to = out + tile * kTile + pair * kStep;
-      const Parts parts = split({_mm512_load_ps(row), _mm512_load_ps(row + kColumns)});
-      store(parts, to);
+      const auto parts = Split::split({_mm512_load_ps(row), _mm512_load_ps(row + kColumns)});
+      Split::store(parts, to);
       if (parts.large) [[unlikely]] split_rows_as_is(row, to);
     }
   }
@@ -217,8 +133,8 @@ struct SplitF32 {
   // Sixteen pairs of values of B, some of them large.
   [[gnu::noinline]] static void split_rows_as_is(const float* row, uint16_t* out) {
     for (int64_t c = 0; c < 16; ++c) {
-      split_one(row[c], out + 2 * c);
-      split_one(row[kColumns + c], out + 2 * c + 1);
+      Split::split_one(row[c], out + 2 * c);
+      Split::split_one(row[kColumns + c], out + 2 * c + 1);
     }
   }
 
@@ -328,34 +244,9 @@ struct SplitF32 {
     for (int64_t i = 0; i < rows * kColumns; i += 16) {
       const __m512 value = _mm512_load_ps(c + i);
       strange |= _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-      _mm512_store_ps(c + i, _mm512_mul_ps(value, _mm512_set1_ps(1 / kScale / kScale)));
+      _mm512_store_ps(c + i, _mm512_mul_ps(value, _mm512_set1_ps(1 / Split::kScale / Split::kScale)));
     }
     return strange == 0;
-  }
-
-  // The values of row r of A, put together from their parts.
-  static void join_row(const uint16_t* a, int64_t r, int64_t depth, float* out) {
-    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
-    const uint16_t* from = a + row_of(r);
-    for (int64_t k = 0; k < depth; k += kStep, from += kStepParts) {
-      __m512 even{}, odd{};
-#pragma GCC unroll 3
-      for (int64_t part = 0; part < 3; ++part) {
-        const __m512i pairs = _mm512_load_si512(from + part * kPart);
-        even = _mm512_add_ps(even, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
-        odd = _mm512_add_ps(odd, _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u)))));
-      }
-      const __m512 scale = _mm512_set1_ps(1 / kScale);
-      _mm512_storeu_ps(out + k, _mm512_mul_ps(_mm512_permutex2var_ps(even, first, odd), scale));
-      _mm512_storeu_ps(out + k + 16, _mm512_mul_ps(_mm512_permutex2var_ps(even, second, odd), scale));
-      const auto is_as_is = [](const uint16_t* value) { return value[2 * kPart] == kAsIs; };
-      const __m512i lows = _mm512_load_si512(from + 2 * kPart);
-      if (_mm512_cmpeq_epi16_mask(lows, _mm512_set1_epi16(kAsIs)) == 0) [[likely]] continue;
-      for (int64_t i = 0; i < kStep; ++i) {
-        if (is_as_is(from + i)) out[k + i] = std::bit_cast<float>(uint32_t(from[i]) << 16 | from[i + kPart]);
-      }
-    }
   }
 
   // C = A @ B for up to kGroup rows in float. Even and odd depths have sums of their own, so that additions wait less.
@@ -364,7 +255,11 @@ struct SplitF32 {
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
       for (int64_t k = 0; k < depth; k += kDepth) {
         const int64_t part = std::min<int64_t>(kDepth, depth - k);
-        for (int64_t r = 0; r < rows; ++r) join_row(a + k / kStep * kStepParts, first + r, part, values[r]);
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t i = 0; i < part; i += kStep) {
+            Split::join(a + (k + i) / kStep * kStepParts + row_of(first + r), values[r] + i);
+          }
+        }
         float* const to = c + first * kColumns;
         ((rows == n + 1 ? multiply_rows<n + 1>(values, b + k * kColumns, to, part, k > 0) : void()), ...);
       }
