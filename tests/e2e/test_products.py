@@ -65,12 +65,16 @@ def test_a_linear_of_any_number_of_rows_is_right(depth: int, columns: int) -> No
         check(module, compiled, torch.randn(rows, depth).bfloat16())
 
 
-@needs_avx512
+#: Both micro kernels of floats: parts in AMX tiles, and vectors.
+FLOATS = [pytest.param(True, marks=needs_amx, id="split"), pytest.param(False, marks=needs_avx512, id="fma")]
+
+
+@pytest.mark.parametrize("split", FLOATS)
 @pytest.mark.parametrize(("depth", "columns"), SIZES)
-def test_a_linear_of_floats_is_right(depth: int, columns: int) -> None:
+def test_a_linear_of_floats_is_right(depth: int, columns: int, split: bool) -> None:
     torch.manual_seed(depth)
     module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU())).float()
-    compiled = torch.compile(module, backend="icpu", dynamic=True)
+    compiled = torch.compile(module, backend="icpu", dynamic=True, options={"cpp.split_float32": split})
     x = torch.randn(71, depth)
     with torch.no_grad():
         exact = module.double()(x.double())
@@ -88,45 +92,56 @@ LARGE = {"rows": (500, 3072, 40), "depth": (320, 2000, 100), "both": (1100, 2000
 
 @pytest.mark.parametrize("size", LARGE.values(), ids=LARGE)
 @pytest.mark.parametrize(
-    "dtype", [pytest.param(torch.bfloat16, marks=needs_amx), pytest.param(torch.float32, marks=needs_avx512)], ids=str
+    ("dtype", "split"),
+    [
+        pytest.param(torch.bfloat16, True, marks=needs_amx, id="bf16"),
+        pytest.param(torch.float32, True, marks=needs_amx, id="split"),
+        pytest.param(torch.float32, False, marks=needs_avx512, id="fma"),
+    ],
 )
-def test_what_the_cache_does_not_hold_comes_in_parts(dtype: torch.dtype, size: tuple[int, int, int]) -> None:
+def test_what_the_cache_does_not_hold_comes_in_parts(
+    dtype: torch.dtype, split: bool, size: tuple[int, int, int]
+) -> None:
     torch.manual_seed(0)
     rows, depth, columns = size
     module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.ReLU())).to(dtype)
-    check(module, torch.compile(module, backend="icpu"), torch.randn(rows, depth).to(dtype))
+    compiled = torch.compile(module, backend="icpu", options={"cpp.split_float32": split})
+    check(module, compiled, torch.randn(rows, depth).to(dtype))
 
 
 @needs_amx
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
-def test_threads_meet_inside_panels_when_rows_are_few(threads: int) -> None:
+def test_threads_meet_inside_panels_when_rows_are_few(threads: int, dtype: torch.dtype) -> None:
     """Each thread takes an equal part of the weight, whatever the number of panels: 3 here, and 1."""
     torch.manual_seed(0)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         for depth, columns in ((3990, 81), (12000, 30)):
-            module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU()))
+            module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU())).to(dtype)
             compiled = torch.compile(module, backend="icpu", dynamic=True)
-            for rows in (1, 5, 16, 17, 32):
-                check(module, compiled, torch.randn(rows, depth).bfloat16())
+            for rows in (1, 3, 4, 5, 16, 17, 32):
+                check(module, compiled, torch.randn(rows, depth).to(dtype))
     finally:
         torch.set_num_threads(before)
 
 
 @needs_amx
-def test_a_linear_takes_rows_that_are_far_apart() -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_linear_takes_rows_that_are_far_apart(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    module = prepare(nn.Linear(40, 48))
-    check(module, torch.compile(module, backend="icpu"), torch.randn(20, 3, 64).bfloat16()[:, 1, 3:43])
+    module = prepare(nn.Linear(40, 48)).to(dtype)
+    check(module, torch.compile(module, backend="icpu"), torch.randn(20, 3, 64).to(dtype)[:, 1, 3:43])
 
 
 @needs_amx
-def test_numbers_beyond_the_depth_are_not_read() -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_numbers_beyond_the_depth_are_not_read(dtype: torch.dtype) -> None:
     """A tail of the depth must not meet what lies behind it in memory: nan times 0 is nan."""
     torch.manual_seed(0)
-    module = prepare(nn.Linear(33, 32))
-    x = torch.full((9, 64), torch.nan).bfloat16()
+    module = prepare(nn.Linear(33, 32)).to(dtype)
+    x = torch.full((9, 64), torch.nan, dtype=dtype)
     x[:, :33] = torch.randn(9, 33)
     check(module, torch.compile(module, backend="icpu"), x[:, :33])
 
@@ -160,12 +175,13 @@ CONVOLUTIONS = {
 
 
 @needs_amx
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(name: str) -> None:
+def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(name: str, dtype: torch.dtype) -> None:
     channels, columns, window, (batch, height, width) = CONVOLUTIONS[name]
     torch.manual_seed(0)
-    module = prepare(Block(channels, columns, *window))
-    x = torch.randn(batch, channels, height, width).bfloat16().contiguous(memory_format=torch.channels_last)
+    module = prepare(Block(channels, columns, *window)).to(dtype)
+    x = torch.randn(batch, channels, height, width).to(dtype).contiguous(memory_format=torch.channels_last)
     check(module, torch.compile(module, backend="icpu"), x)
     with torch.no_grad():
         explained = inductor_cpu.explain(module, x)
@@ -174,12 +190,13 @@ def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(name: str
 
 
 @needs_amx
-def test_a_convolution_serves_any_batch_and_image() -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_convolution_serves_any_batch_and_image(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    module = prepare(Block(16, 32, 3, 1, 1))
+    module = prepare(Block(16, 32, 3, 1, 1)).to(dtype)
     compiled = torch.compile(module, backend="icpu", dynamic=True)
     for batch, height in ((2, 8), (1, 9), (3, 16)):
-        check(module, compiled, torch.randn(batch, 16, height, height + 1).bfloat16())
+        check(module, compiled, torch.randn(batch, 16, height, height + 1).to(dtype))
 
 
 @needs_amx
