@@ -220,10 +220,14 @@ class _LinearChoice:
         decision = self._decide(linear.Shape(rows, inner, columns, dtype))
         return decision.implementation if decision.implementation in MICRO_KERNELS else None
 
-    def convolution_kernel(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
-        """The micro kernel that computes a convolution; None for oneDNN, which is fast where weights can be folded."""
-        kernel = self.micro_kernel(rows, inner, columns, dtype)
-        return kernel if dtype in LOW_PRECISION or kernel == "split_f32" else None
+    def convolution_kernel(
+        self, rows: int | None, window: int, channels: int, columns: int, dtype: torch.dtype
+    ) -> str | None:
+        """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
+        kernel = self.micro_kernel(rows, window * channels, columns, dtype)
+        if dtype in LOW_PRECISION or (kernel == "split_f32" and linear.splitting_pays(window, channels, columns)):
+            return kernel
+        return None
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:

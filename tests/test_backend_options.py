@@ -33,6 +33,7 @@ class Recorder:
         config: Config,
         trace: Trace,
         static_inputs: frozenset[int],
+        free_results: frozenset[int] | None,
     ) -> Callable[[list[Any]], Any]:
         self.calls.append((kind, config, static_inputs))
         if self.error is not None:

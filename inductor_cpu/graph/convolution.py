@@ -25,7 +25,11 @@ from inductor_cpu.graph.edit import (
     view_again,
 )
 from inductor_cpu.graph.post_ops import PostOp, binary_post_op, unary_post_op
-from inductor_cpu.graph.products import MicroKernelChoice, use_loops_for_depthwise, use_micro_kernel_for_convolution
+from inductor_cpu.graph.products import (
+    ConvolutionKernelChoice,
+    use_loops_for_depthwise,
+    use_micro_kernel_for_convolution,
+)
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
 
@@ -77,7 +81,7 @@ def refusal(conv: fx.Node, weights: frozenset[fx.Node]) -> str | None:
 
 
 def pack_convolutions(
-    gm: fx.GraphModule, weights: frozenset[fx.Node], spreader: StrideSpreader, micro_kernel: MicroKernelChoice
+    gm: fx.GraphModule, weights: frozenset[fx.Node], spreader: StrideSpreader, micro_kernel: ConvolutionKernelChoice
 ) -> tuple[int, list[Refusal]]:
     """Replace convolutions, whose results become channels-last, and bring the strides of all other nodes up to date.
     Returns how many were replaced, and those left alone."""
@@ -119,11 +123,12 @@ def is_depthwise(conv: fx.Node) -> bool:
     return alone and kernel[2:].numel() > 1 and groups >= _LEAST_CHANNELS
 
 
-def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, torch.dtype]:
-    """(windows or None when unknown, values of a window, output channels, dtype)."""
+def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, int, torch.dtype]:
+    """(windows or None when unknown, pixels of a window, channels, output channels, dtype)."""
     shape, kernel = fake(conv).shape, fake(args_of(conv)[1])
     rows = shape[0] * shape[2] * shape[3]
-    return rows if isinstance(rows, int) else None, kernel[0].numel(), kernel.shape[0], kernel.dtype
+    known = rows if isinstance(rows, int) else None
+    return known, kernel.shape[2:].numel(), kernel.shape[1], kernel.shape[0], kernel.dtype
 
 
 def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:

@@ -17,7 +17,7 @@ from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_con
 from inductor_cpu.graph.edit import StrideSpreader
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
-from inductor_cpu.graph.products import MicroKernelChoice
+from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
 from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
 from inductor_cpu.graph.shared import find_shared_results, keep_shared_results
 from inductor_cpu.graph.spelled import recognize_activations
@@ -41,7 +41,7 @@ def always_pack(_rows: int | None, _inner: int, _columns: int, _dtype: torch.dty
     return None
 
 
-def no_micro_kernel(_rows: int | None, _inner: int, _columns: int, _dtype: torch.dtype) -> str | None:
+def no_micro_kernel(*_shape: object) -> str | None:
     """The choice that leaves every linear to oneDNN."""
     return None
 
@@ -57,7 +57,7 @@ def run_passes(
     prepack: bool,
     why_not_pack: WhyNotPack = always_pack,
     micro_kernel: MicroKernelChoice = no_micro_kernel,
-    convolution_kernel: MicroKernelChoice = no_micro_kernel,
+    convolution_kernel: ConvolutionKernelChoice = no_micro_kernel,
     attention_kernel: AttentionChoice = no_attention_kernel,
     once: bool = False,
 ) -> Prepared:

@@ -33,6 +33,9 @@ from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION,
 #: (rows or None when unknown, inner size, columns, dtype) -> the micro kernel that should compute a product, or None.
 MicroKernelChoice = Callable[[int | None, int, int, torch.dtype], str | None]
 
+#: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype).
+ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype], str | None]
+
 
 def use_micro_kernel(graph: fx.Graph, product: fx.Node, x: Any, weight: fx.Node, bias: Any, name: str) -> fx.Node:
     """Put the operator in the place of a matrix product. weight: (columns, depth)."""

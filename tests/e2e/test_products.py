@@ -177,7 +177,10 @@ CONVOLUTIONS = {
 @needs_amx
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(name: str, dtype: torch.dtype) -> None:
+def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inductor_cpu.kernels.linear.splitting_pays", lambda *_: True)
     channels, columns, window, (batch, height, width) = CONVOLUTIONS[name]
     torch.manual_seed(0)
     module = prepare(Block(channels, columns, *window)).to(dtype)
@@ -193,10 +196,24 @@ def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(name: str
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_a_convolution_serves_any_batch_and_image(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    module = prepare(Block(16, 32, 3, 1, 1)).to(dtype)
+    module = prepare(Block(32, 128, 3, 1, 1)).to(dtype)
     compiled = torch.compile(module, backend="icpu", dynamic=True)
     for batch, height in ((2, 8), (1, 9), (3, 16)):
-        check(module, compiled, torch.randn(batch, 16, height, height + 1).to(dtype))
+        check(module, compiled, torch.randn(batch, 32, height, height + 1).to(dtype))
+
+
+@needs_amx
+@pytest.mark.parametrize(
+    ("channels", "columns", "kernel", "own"),
+    [(3, 64, 7, False), (64, 64, 3, False), (64, 128, 3, True), (64, 48, 1, True), (16, 64, 1, False)],
+)
+def test_convolutions_of_floats_are_split_where_that_is_faster(
+    channels: int, columns: int, kernel: int, own: bool
+) -> None:
+    conv = nn.Conv2d(channels, columns, kernel).requires_grad_(False)
+    with torch.no_grad():
+        explained = inductor_cpu.explain(conv, torch.randn(1, channels, 9, 9))
+    assert (explained.extern_calls == 0) == own
 
 
 @needs_amx
