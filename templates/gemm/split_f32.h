@@ -102,7 +102,8 @@ struct SplitF32 {
   static constexpr int64_t kStepParts = 3 * kPart;
   static constexpr int64_t kRow = kColumns * sizeof(float);
   using Split = FloatParts<kPart>;
-  static constexpr int kGroup = 4;  // rows that are multiplied as floats at once
+  static constexpr int kGroup = 4;  // rows that are multiplied as floats at once, in passes of the depth
+  static constexpr int kPass = 256;
 
   struct Fetch {
     const char* next;
@@ -249,12 +250,13 @@ struct SplitF32 {
     return strange == 0;
   }
 
-  // C = A @ B for up to kGroup rows in float. Even and odd depths have sums of their own, so that additions wait less.
+  // C = A @ B for up to kGroup rows in float. Even and odd depths
+  // have sums of their own, so that additions wait less; and passes of the depth, so that errors stay small.
   static void multiply_few(const uint16_t* a, const float* b, float* c, int64_t first, int64_t rows, int64_t depth) {
-    float values[kGroup][kDepth];
+    float values[kGroup][kPass];
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-      for (int64_t k = 0; k < depth; k += kDepth) {
-        const int64_t part = std::min<int64_t>(kDepth, depth - k);
+      for (int64_t k = 0; k < depth; k += kPass) {
+        const int64_t part = std::min<int64_t>(kPass, depth - k);
         for (int64_t r = 0; r < rows; ++r) {
           for (int64_t i = 0; i < part; i += kStep) {
             Split::join(a + (k + i) / kStep * kStepParts + row_of(first + r), values[r] + i);
@@ -267,7 +269,7 @@ struct SplitF32 {
   }
 
   template <int R>
-  static void multiply_rows(const float (&values)[kGroup][kDepth], const float* b, float* c, int64_t depth, bool add) {
+  static void multiply_rows(const float (&values)[kGroup][kPass], const float* b, float* c, int64_t depth, bool add) {
     __m512 sum[2][R][2] = {};
     for (int64_t k = 0; k < depth; k += 2) {
 #pragma GCC unroll 2
