@@ -16,7 +16,7 @@ SANITIZE_ARGS ?= -q
 SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check fuzz bench bench-all figures clean memory sanitize sweep semantics
+.PHONY: help env demo test check fuzz bench bench-all bench-gemm figures clean memory sanitize sweep semantics
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -57,6 +57,9 @@ bench: env ## A ten-minute selection of the three suites, and a page of it (BENC
 bench-all: env ## All models of the suites: hours (BENCH_ARGS="--torchbench-dir ../benchmark --resume" BENCH_OUT=folder)
 	$(PY) -m bench_suites run all --out $(BENCH_OUT) $(BENCH_ARGS); code=$$?; \
 	  $(PY) -m bench_suites report $(BENCH_OUT) && exit $$code
+
+bench-gemm: env ## Matrix products and attention against libraries and the machine's limits (BENCH_ARGS="-k int8")
+	$(PY) -m pytest -q --benchmark-disable-gc --benchmark-columns=median bench_suites/gemm $(BENCH_ARGS)
 
 figures: env ## Nine models, first calls cold and warm, and call overhead (FIGURES_ARGS="--help")
 	$(PY) -m bench_suites.compare $(FIGURES_ARGS)

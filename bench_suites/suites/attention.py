@@ -14,6 +14,15 @@ LENGTHS: tuple[int, ...] = (128, 197, 512, 1024, 4096)
 
 HEADS, DEPTH = 12, 64
 
+#: One query against a cache, for `bench_suites/gemm`: heads, heads of keys, keys, depth.
+DECODE: tuple[tuple[int, int, int, int], ...] = (
+    (HEADS, HEADS, 128, DEPTH),
+    (HEADS, HEADS, 1024, DEPTH),
+    (HEADS, HEADS, 4096, DEPTH),
+    (HEADS, HEADS, 16384, DEPTH),
+    (32, 8, 8192, 128),
+)
+
 
 class Attention(nn.Module):
     """Attention as models call it: queries, keys and values are parts of one (batch, rows, 3 * features) tensor."""

@@ -21,7 +21,41 @@ SHAPES: tuple[tuple[int, int, int], ...] = (
     (512, 2048, 2048),
     (1024, 1024, 1000),
 )
-"""Rows of the input, its features, and features of the output."""
+"""Rows of the input, its features, and features of the output: whole modules, for `bench_suites run gemm`."""
+
+#: What `bench_suites/gemm` measures against the limits of the machine: rows, and (features, outputs) of weights.
+ROWS: tuple[int, ...] = (32, 128, 197, 512)
+WEIGHTS: tuple[tuple[int, int], ...] = (
+    (768, 768),
+    (768, 2304),
+    (768, 3072),
+    (3072, 768),
+    (1024, 4096),
+    (4096, 4096),
+)
+ONE_ROW: tuple[tuple[int, int, int], ...] = (
+    *((1, features, outputs) for features, outputs in WEIGHTS),
+    (4, 4096, 4096),
+    (16, 4096, 4096),
+)
+
+
+class Int8Linear(nn.Module):
+    """A linear layer of bytes with a scale for each column."""
+
+    weight: torch.Tensor
+    scale: torch.Tensor
+    bias: torch.Tensor
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-128, 128, (outputs, features), dtype=torch.int8))
+        self.register_buffer("scale", torch.rand(outputs) * 0.01)
+        self.register_buffer("bias", torch.randn(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (rows, features) of int8; (rows, outputs) of float32."""
+        return torch._int_mm(x, self.weight.t()) * self.scale + self.bias
 
 
 def _build(rows: int, features: int, outputs: int, request: Request) -> Case:

@@ -1,0 +1,125 @@
+// What the machine can do at most: multiplications in registers and reading memory, on a number of threads.
+//
+// Each function returns operations, or bytes, a second; 0 where the CPU lacks the instruction. amx_* need a process that
+// asked for tile data.
+#include <immintrin.h>
+#include <omp.h>
+
+#include <cstdint>
+#include <ctime>
+
+namespace {
+
+double now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+#if defined(__AMX_TILE__)
+struct alignas(64) Config {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+// Four tiles of sums, tiles of operands that stay.
+template <class Step>
+double tiles(int threads, int64_t rounds, double operations, const Step& step) {
+  const double start = now();
+#pragma omp parallel num_threads(threads)
+  {
+    const Config config;
+    asm volatile("" : : "r"(&config) : "memory");
+    _tile_loadconfig(&config);
+    for (int64_t i = 0; i < rounds; ++i) step();
+    _tile_release();
+  }
+  return operations * double(rounds) * threads / (now() - start);
+}
+#endif
+
+}  // namespace
+
+extern "C" {
+
+double amx_bf16(int threads, int64_t rounds) {
+#if defined(__AMX_BF16__)
+  return tiles(threads, rounds, 4 * 2 * 16 * 16 * 32, [] {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  });
+#else
+  return 0;
+#endif
+}
+
+double amx_int8(int threads, int64_t rounds) {
+#if defined(__AMX_INT8__)
+  return tiles(threads, rounds, 4 * 2 * 16 * 16 * 64, [] {
+    _tile_dpbssd(0, 4, 6);
+    _tile_dpbssd(1, 4, 7);
+    _tile_dpbssd(2, 5, 6);
+    _tile_dpbssd(3, 5, 7);
+  });
+#else
+  return 0;
+#endif
+}
+
+double fma_f32(int threads, int64_t rounds) {
+#if defined(__AVX512F__)
+  const double start = now();
+  volatile float sink = 0;
+#pragma omp parallel num_threads(threads)
+  {
+    __m512 sum[24], factor = _mm512_set1_ps(0.999f);
+    asm volatile("" : "+v"(factor));
+    for (__m512& s : sum) s = factor;
+    for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 24
+      for (__m512& s : sum) s = _mm512_fmadd_ps(s, factor, factor);
+    }
+    __m512 all = sum[0];
+    for (int i = 1; i < 24; ++i) all = _mm512_add_ps(all, sum[i]);
+    if (_mm512_reduce_add_ps(all) == 1.25f) sink = 1;
+  }
+  return 24.0 * 32 * double(rounds) * threads / (now() - start);
+#else
+  return 0;
+#endif
+}
+
+// Seconds to read `bytes` bytes once; each thread reads an equal part of them.
+double read_all(int threads, const char* from, int64_t bytes) {
+  const double start = now();
+  volatile int64_t sink = 0;
+#pragma omp parallel num_threads(threads)
+  {
+    const int64_t lines = bytes / 256, self = omp_get_thread_num(), count = omp_get_num_threads();
+    const char* p = from + lines * self / count * 256;
+    const char* const end = from + lines * (self + 1) / count * 256;
+#if defined(__AVX512F__)
+    __m512i all[4] = {};
+    for (; p < end; p += 256) {
+      for (int i = 0; i < 4; ++i) all[i] = _mm512_or_si512(all[i], _mm512_loadu_si512(p + 64 * i));
+    }
+    const __m512i any = _mm512_or_si512(_mm512_or_si512(all[0], all[1]), _mm512_or_si512(all[2], all[3]));
+    if (_mm512_reduce_or_epi64(any) == 1) sink = 1;
+#else
+    __m256i all[4] = {};
+    for (; p < end; p += 128) {
+      for (int i = 0; i < 4; ++i) {
+        all[i] = _mm256_or_si256(all[i], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32 * i)));
+      }
+    }
+    const __m256i any = _mm256_or_si256(_mm256_or_si256(all[0], all[1]), _mm256_or_si256(all[2], all[3]));
+    if (_mm256_extract_epi64(any, 0) == 1) sink = 1;
+#endif
+  }
+  return now() - start;
+}
+
+}  // extern "C"

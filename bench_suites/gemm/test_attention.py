@@ -1,0 +1,60 @@
+"""Attention alone, against torch's: whole sequences, and one query against a cache of keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from bench_suites.gemm.contest import Row, compete, ours
+from bench_suites.gemm.machine import peak, read
+from bench_suites.suites.attention import DECODE, DEPTH, HEADS, LENGTHS
+
+#: Times faster than torch's, by length.
+BARS = {197: 3.0, 4096: 1.5}
+DECODE_SHARE = 0.9
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+class Attention(nn.Module):
+    """Heads share keys where there are fewer of them."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """(batch, heads, rows, depth)."""
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=q.shape[1] != k.shape[1])
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@torch.no_grad()
+def test_sequence(benchmark: Any, rows: list[Row], threads: int, length: int) -> None:
+    """bf16, all queries of a sequence."""
+    limit = peak("amx_bf16", threads)
+    if limit == 0:
+        pytest.skip("this CPU has no AMX tiles of bf16")
+    q, k, v = (torch.randn(1, HEADS, length, DEPTH).bfloat16() for _ in range(3))
+    module = Attention()
+    calls = {"icpu": ours(module, q, k, v), "torch": lambda: module(q, k, v)}
+    work = 4.0 * HEADS * length * length * DEPTH
+    row = compete(benchmark, Row("attention bf16", f"{HEADS} x {length} x {DEPTH}", threads, work, limit), calls)
+    if length in BARS:
+        row.bar("times torch", row.times("torch"), BARS[length])
+    rows.append(row)
+
+
+@pytest.mark.parametrize("case", DECODE, ids=lambda c: "x".join(map(str, c)))
+@pytest.mark.parametrize("kind", DTYPES)
+@torch.no_grad()
+def test_decode(benchmark: Any, rows: list[Row], threads: int, kind: str, case: tuple[int, int, int, int]) -> None:
+    """One query a head; the limit is how fast the bytes of keys and values are read."""
+    heads, kv_heads, keys, depth = case
+    q = torch.randn(1, heads, 1, depth).to(DTYPES[kind])
+    k, v = (torch.randn(1, kv_heads, keys, depth).to(DTYPES[kind]) for _ in range(2))
+    module = Attention()
+    calls = {"icpu": ours(module, q, k, v), "torch": lambda: module(q, k, v), "read": lambda: read(threads, [k, v])}
+    name = f"{heads}/{kv_heads} x {keys} x {depth}"
+    row = compete(benchmark, Row(f"decode {kind}", name, threads, float(k.nbytes + v.nbytes)), calls)
+    row.bar("share", row.share, DECODE_SHARE)
+    rows.append(row)

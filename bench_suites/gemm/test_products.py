@@ -1,0 +1,96 @@
+"""Linear layers alone: bf16, float and int8, many rows and one, against oneDNN's packed linear and the BLAS."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bench_suites.gemm.contest import Row, compete, ours
+from bench_suites.gemm.machine import peak, read
+from bench_suites.suites.gemm import ONE_ROW, ROWS, WEIGHTS, Int8Linear
+
+mkldnn = torch.ops.mkldnn
+
+#: dtype, the probe of its peak, the share of it that many rows should reach, and from how many rows on.
+DTYPES = {"bf16": (torch.bfloat16, "amx_bf16", 0.5), "fp32": (torch.float32, "fma_f32", 0.75)}
+MANY = 128
+INT8_SHARE, ONE_ROW_SHARE, GELU = 0.45, 0.9, 1.15
+
+
+def _size(rows: int, depth: int, columns: int) -> str:
+    return f"{rows} x {depth} x {columns}"
+
+
+@pytest.mark.parametrize("size", [(m, k, n) for k, n in WEIGHTS for m in ROWS], ids=lambda s: "x".join(map(str, s)))
+@pytest.mark.parametrize("kind", DTYPES)
+@torch.no_grad()
+def test_linear(benchmark: Any, rows: list[Row], threads: int, kind: str, size: tuple[int, int, int]) -> None:
+    """Many rows. "gelu" is ours with bias and exact gelu."""
+    (m, k, n), (dtype, unit, share) = size, DTYPES[kind]
+    limit = peak(unit, threads)
+    if limit == 0:
+        pytest.skip(f"this CPU has no {unit}")
+    plain = nn.Linear(k, n, bias=False).to(dtype)
+    gelu = nn.Sequential(nn.Linear(k, n), nn.GELU()).to(dtype)
+    x = torch.randn(m, k).to(dtype)
+    packed = mkldnn._reorder_linear_weight(plain.weight, None)
+    calls = {
+        "icpu": ours(plain, x),
+        "gelu": ours(gelu, x),
+        "onednn": lambda: mkldnn._linear_pointwise(x, packed, None, "none", [], ""),
+        "blas": lambda: torch.mm(x, plain.weight.t()),
+    }
+    row = compete(benchmark, Row(kind, _size(m, k, n), threads, 2.0 * m * k * n, limit), calls)
+    row.seconds["best"] = min(row.seconds["onednn"], row.seconds["blas"])
+    if m >= MANY:
+        row.bar("share", row.share, share)
+    if kind == "bf16":
+        row.bar("plain over gelu", row.seconds["icpu"] / row.seconds["gelu"], 1 / GELU)
+    rows.append(row)
+
+
+@pytest.mark.parametrize(
+    "size", [(m, k, n) for k, n in WEIGHTS for m in (*ROWS, 1)], ids=lambda s: "x".join(map(str, s))
+)
+@torch.no_grad()
+def test_int8(benchmark: Any, rows: list[Row], threads: int, size: tuple[int, int, int]) -> None:
+    """A product of bytes with scales and bias, against oneDNN's product without them."""
+    m, k, n = size
+    limit = peak("amx_int8", threads)
+    if limit == 0:
+        pytest.skip("this CPU has no AMX tiles of int8")
+    module, x = Int8Linear(k, n), torch.randint(-128, 128, (m, k), dtype=torch.int8)
+    by_columns = module.weight.t()
+    calls = {"icpu": ours(module, x), "onednn": lambda: torch._int_mm(x, by_columns)}
+    row = Row("int8", _size(m, k, n), threads, 2.0 * m * k * n, limit)
+    if m == 1:
+        row = Row("int8", _size(m, k, n), threads, float(k * n))
+        calls["read"] = lambda: read(threads, [module.weight])
+    row = compete(benchmark, row, calls)
+    if m >= MANY or m == 1:
+        row.bar("share", row.share, INT8_SHARE if m > 1 else ONE_ROW_SHARE)
+    rows.append(row)
+
+
+@pytest.mark.parametrize("size", ONE_ROW, ids=lambda s: "x".join(map(str, s)))
+@pytest.mark.parametrize("kind", DTYPES)
+@torch.no_grad()
+def test_one_row(benchmark: Any, rows: list[Row], threads: int, kind: str, size: tuple[int, int, int]) -> None:
+    """The limit is how fast a weight's bytes are read."""
+    (m, k, n), (dtype, _, _) = size, DTYPES[kind]
+    module, x = nn.Linear(k, n, bias=False).to(dtype), torch.randn(m, k).to(dtype)
+    packed = mkldnn._reorder_linear_weight(module.weight, None)
+    calls = {
+        "icpu": ours(module, x),
+        "read": lambda: read(threads, [module.weight]),
+        "onednn": lambda: mkldnn._linear_pointwise(x, packed, None, "none", [], ""),
+        "blas": lambda: torch.mm(x, module.weight.t()),
+    }
+    work = float(module.weight.nbytes)
+    row = compete(benchmark, Row(f"{kind} few rows", _size(m, k, n), threads, work), calls)
+    if m == 1 and module.weight.nbytes > 16 << 20:
+        row.bar("share", row.share, ONE_ROW_SHARE)
+    rows.append(row)
