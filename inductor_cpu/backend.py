@@ -37,6 +37,12 @@ log = logging.getLogger("inductor_cpu.backend")
 # By operator, because the fake tensors of quantized dtypes claim to be float32.
 _QUANTIZERS = frozenset({torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic})
 
+_AUTOGRAD_SETTINGS = {
+    "unlift_effect_tokens": True,  # else None is passed for tokens at run time
+    # Else a gradient is copied into the strides of its result, where elements of an unfolded one overlap.
+    "guess_tangent_strides_as_outputs": False,
+}
+
 
 class VisibleUserError(UserError, ShortenTraceback):
     """A UserError that Dynamo hands to the program as it is; any other exception becomes a BackendCompilerFailed.
@@ -100,7 +106,7 @@ def compile_dynamo_graph(
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    with torch._functorch.config.patch(unlift_effect_tokens=True):  # else None is passed for tokens at run time
+    with torch._functorch.config.patch(_AUTOGRAD_SETTINGS):
         return compiler(gm, example_inputs)
 
 

@@ -68,6 +68,10 @@ def view_results(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return z.t(), z[1:], x.view(-1), z
 
 
+def result_that_overlaps(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    return (x * 1).unfold(1, 3, 1), y * 2
+
+
 def unused_input(x: Tensor, y: Tensor) -> Tensor:
     return y * 2
 
@@ -80,7 +84,7 @@ def repeated(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize(
     "function",
     cases(
-        [some_results_need_gradients, no_grad_inside, in_place_chain, view_results],
+        [some_results_need_gradients, no_grad_inside, in_place_chain, view_results, result_that_overlaps],
         [set_grad_enabled_inside, inference_mode_inside, requires_grad_inside, relu_in_place, repeated],
     ),
 )

@@ -114,7 +114,8 @@ def _chunk(c: Chooser, accept: Accept) -> Choice | None:
     d = c.random.randrange(a.rank)
     if a.least(d) < 2:
         return None
-    return Choice((a.name,), {"d": d, "n": c.random.randint(1, a.least(d) - 1), "k": c.random.choice([0, -1, 1])})
+    most = min(a.least(d) - 1, 70)  # the gradient is a concatenation of all parts
+    return Choice((a.name,), {"d": d, "n": c.random.randint(1, most), "k": c.random.choice([0, -1, 1])})
 
 
 def _short(v: Value) -> bool:
