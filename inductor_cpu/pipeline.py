@@ -238,7 +238,7 @@ class _LinearChoice:
         return self._decisions[shape]
 
     def _measured(self, shape: linear.Shape) -> Mapping[str, float] | None:
-        if not self._config.max_autotune:
+        if not self._config.max_autotune or not shape.dtype.is_floating_point:
             return None
         machine = machine_for(self._config)
         measurements = Measurements(machine.cache, machine.target.cpu_name)

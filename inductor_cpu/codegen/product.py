@@ -39,7 +39,8 @@ def emit_product(product: Product, loops: Loops, writer: Writer, choices: Choice
             leading = values.expr(product.a.strides[0])
             writer.line(f"{kind}::pack(a + first * {leading} + from, {leading}, height, part, out);")
     head = f"icpu::gemm::multiply<{kind}>({{rows, columns, depth}}, {b}, {threads}, pack, [&](const int64_t row, "
-    head += "const int64_t height, const int64_t panel, const int64_t width, const float* block) ICPU_INLINE"
+    head += "const int64_t height, const int64_t panel, const int64_t width, "
+    head += f"const {ELEMENT[micro.total]}* block) ICPU_INLINE"
     with writer.block(head, "});"):
         loops.emit()
 

@@ -17,6 +17,7 @@ from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.kernel import Product
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION, OPS
 
@@ -52,7 +53,7 @@ class Values:
     def _enter_product(self, product: Product) -> None:
         """The block of a matrix product and its place, as the template hands them to the epilogue."""
         self._pointers[product.accumulator] = "block"
-        self._dtypes[product.accumulator] = torch.float32
+        self._dtypes[product.accumulator] = MICRO_KERNELS[product.micro_kernel].total
         self._symbols |= {product.row: "row", product.panel: "panel", product.height: "height", product.width: "width"}
 
     # -- names -------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from inductor_cpu.graph.edit import StrideSpreader
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
+from inductor_cpu.graph.quantized import pack_int_products
 from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
 from inductor_cpu.graph.shared import find_shared_results, keep_shared_results
 from inductor_cpu.graph.spelled import recognize_activations
@@ -89,6 +90,8 @@ def run_passes(
     convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
     linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
+    integers, some = pack_int_products(gm, weight_only(gm, static_inputs), micro_kernel, once)
+    linears, more = linears + integers, [*more, *some]
     recurrent, others = pack_recurrent(gm, weight_only(gm, static_inputs))
     linear_adds = fuse_linear_binaries(gm) if linears else 0
     keep_shared_results(gm, shared, promised)

@@ -19,7 +19,7 @@ from inductor_cpu.ir.attention import attend
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.meaning import held, physical, reduction, scalar, scan
-from inductor_cpu.ir.micro_kernels import unpack
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack
 from inductor_cpu.ir.nodes import (
     Attention,
     Buffer,
@@ -377,7 +377,8 @@ class _Run:
     def multiply(self, node: Gemm) -> Tensor:
         a = self.view(node.a) if isinstance(node.a, View) else self.patches(node.a)
         columns = self.ints(self.program.buffer(node.accumulator).sizes)[1]
-        return a.float() @ unpack(self.tensors[node.b], columns, a.shape[1]).float().t()
+        total = MICRO_KERNELS[node.micro_kernel].total
+        return a.to(total) @ unpack(self.tensors[node.b], columns, a.shape[1]).to(total).t()
 
     def attend(self, node: Attention) -> None:
         q, k, v = self.view(node.q), self.view(node.k), self.view(node.v)

@@ -15,8 +15,9 @@ import torch
 
 @dataclass(frozen=True)
 class MicroKernel:
-    """One row. header, code: file in templates/gemm and the C++ class in it; dtype: of both operands; needs: features
-    of the CPU as in /proc/cpuinfo; isa: the instruction set that its kernels are compiled for."""
+    """One row. header, code: file in templates/gemm and the C++ class in it; dtype: of the first operand, and of the
+    second unless `weight` says otherwise; total: of the sums; needs: features of the CPU as in /proc/cpuinfo; isa: the
+    instruction set that its kernels are compiled for."""
 
     name: str
     header: str
@@ -28,6 +29,8 @@ class MicroKernel:
     pair: int
     isa: str
     needs: frozenset[str]
+    weight: torch.dtype | None = None
+    total: torch.dtype = torch.float32
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
@@ -57,6 +60,14 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
         ),
         MicroKernel(
             "fma_f32", "fma_f32.h", "FmaF32", torch.float32, 48, 48, 16, 1, "avx512", frozenset({"avx512f"}),
+        ),
+        MicroKernel(
+            "amx_s8", "amx_int8.h", "AmxS8", torch.int8, 32, 16, 64, 4, "avx512", frozenset({"amx_tile", "amx_int8"}),
+            torch.int8, torch.int32,
+        ),
+        MicroKernel(
+            "amx_u8", "amx_int8.h", "AmxU8", torch.uint8, 32, 16, 64, 4, "avx512", frozenset({"amx_tile", "amx_int8"}),
+            torch.int8, torch.int32,
         ),
     )
 }  # fmt: skip

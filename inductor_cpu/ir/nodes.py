@@ -205,11 +205,11 @@ class Patches:
 
 @dataclass(frozen=True)
 class Gemm:
-    """accumulator[m, n] = sum over k of a[m, k] * b[k, n], in float32, by a generated kernel.
+    """accumulator[m, n] = sum over k of a[m, k] * b[k, n], in the micro kernel's `total`, by a generated kernel.
 
     a: a view (rows, depth) with stride 1 along the depth, or the windows of a convolution. b: a buffer packed for the
-    micro kernel of this name. The accumulator (kind "accumulator", float32) never is in memory as a whole: exactly one
-    nest, without reduction loops, loads it, and becomes the epilogue of the kernel."""
+    micro kernel of this name. The accumulator (kind "accumulator", of that dtype) never is in memory as a whole:
+    exactly one nest, without reduction loops, loads it, and becomes the epilogue of the kernel."""
 
     name: str
     micro_kernel: str

@@ -33,6 +33,18 @@ def _(
     return x.new_empty((x.shape[0], columns))
 
 
+@torch.library.custom_op(f"{NAMESPACE}::packed_int_mm", mutates_args=())
+def packed_int_mm(x: torch.Tensor, packed: torch.Tensor, columns: int, micro_kernel: str) -> torch.Tensor:
+    """x (rows, depth) of int8 or uint8 times a packed int8 weight of `columns` columns: (rows, columns) in int32."""
+    weight = unpack(packed, columns, x.shape[1])
+    return x.int() @ weight.int().t()
+
+
+@packed_int_mm.register_fake
+def _(x: torch.Tensor, packed: torch.Tensor, columns: int, micro_kernel: str) -> torch.Tensor:
+    return x.new_empty((x.shape[0], columns), dtype=torch.int32)
+
+
 def _finished(
     out: torch.Tensor, scale: torch.Tensor | None, bias: torch.Tensor | None, dtype: torch.dtype
 ) -> torch.Tensor:
@@ -168,4 +180,5 @@ ATTENTION = torch.ops.icpu.attention.default
 SCALE_SHIFT = torch.ops.icpu.scale_shift.default
 PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
 DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default
+PACKED_INT_MM = torch.ops.icpu.packed_int_mm.default
 PACKED_LINEAR = torch.ops.icpu.packed_linear.default

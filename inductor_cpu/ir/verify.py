@@ -233,7 +233,7 @@ def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
     known, types = set(kernel.sizes), {name: arg.dtype for name, arg in args.items()}
     if kernel.product is not None:
         known.update(kernel.product.symbols)
-        types[kernel.product.accumulator] = torch.float32
+        types[kernel.product.accumulator] = MICRO_KERNELS[kernel.product.micro_kernel].total
     scope = Scope(frozenset(loops), known, lambda name: (types[name], 1) if name in types else None)
     _check_loops(check, loops, scope)
     check_body(check, kernel.body, scope, bool(kernel.inner))

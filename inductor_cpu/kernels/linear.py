@@ -14,7 +14,7 @@ import torch
 
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 
-Implementation = Literal["onednn", "blas", "amx_bf16", "split_f32", "fma_f32"]
+Implementation = Literal["onednn", "blas", "amx_bf16", "split_f32", "fma_f32", "amx_s8", "amx_u8"]
 
 
 @dataclass(frozen=True)

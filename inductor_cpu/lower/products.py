@@ -8,8 +8,9 @@ import torch
 from torch import fx
 
 from inductor_cpu.ir.index import ONE, Expr, as_expr
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Gemm, Patches, View
-from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
+from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR, SCALE_SHIFT
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
 from inductor_cpu.lower.registry import rule
@@ -29,6 +30,14 @@ def packed_linear(
 ) -> TensorValue:
     """x @ packed, with the bias added before the one rounding."""
     return _product(ctx, node, ctx.with_rows(node, x), packed, None, bias, as_expr(columns), kernel)
+
+
+@rule(PACKED_INT_MM)
+def packed_int_mm(
+    ctx: Lowering, node: fx.Node, x: TensorValue, packed: TensorValue, columns: int, kernel: str
+) -> TensorValue:
+    """x @ packed in int32."""
+    return _product(ctx, node, ctx.with_rows(node, x), packed, None, None, as_expr(columns), kernel)
 
 
 @rule(PACKED_CONVOLUTION)
@@ -95,7 +104,7 @@ def _product(
 ) -> TensorValue:
     """(rows, columns) of the node's dtype."""
     sizes = (operand.sizes[0], columns)
-    accumulator = ctx.whole(ctx.new_buffer(torch.float32, sizes, kind="accumulator"))
+    accumulator = ctx.whole(ctx.new_buffer(MICRO_KERNELS[micro_kernel].total, sizes, kind="accumulator"))
     ctx.nodes.append(Gemm(ctx.fresh("gemm"), micro_kernel, operand, packed.buffer, accumulator.buffer, (node.name,)))
 
     def finish(body: Body, at: tuple[Expr, ...]) -> int:
@@ -107,7 +116,7 @@ def _product(
 def scaled_and_shifted(
     body: Body, total: int, scale: TensorValue | None, bias: TensorValue | None, channel: Sequence[Expr]
 ) -> int:
-    """total * scale + bias of a channel, in float32; what is None is left out."""
+    """total * scale + bias of a channel, in its dtype; what is None is left out."""
     for name, vector in (("mul", scale), ("add", bias)):
         if vector is not None:
             total = body.op(name, total, body.cast(body.load(vector, channel), torch.float32))

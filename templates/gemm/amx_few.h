@@ -1,11 +1,11 @@
 // Few rows with AMX tiles that have no more rows than there are.
 //
 // Preconditions: a CPU with amx_tile and the type's tile products, and a process that asked for tile data. A and B are
-// packed as amx_bf16.h says, a step being 64 bytes of depth for any type; rows of A beyond the last one are not read.
+// packed as amx_tiles.h says, a step being 64 bytes of depth for any type; rows of A beyond the last one are not read.
 //
 // Products is a class with
-//   Element, Sum      the types of A and B, and of C
-//   dot<n>()          for n = 0 to 3: tile n += tile 4 + n / 2 of A times tile 6 + n % 2 of B
+//   Element, Weight, Sum   the types of A, B and C
+//   dot<n>()               for n = 0 to 3: tile n += tile 4 + n / 2 of A times tile 6 + n % 2 of B
 #pragma once
 
 #include "few_rows.h"
@@ -17,6 +17,8 @@ namespace icpu::gemm {
 template <class Products>
 struct AmxFew {
   using Element = typename Products::Element;
+  using Weight = typename Products::Weight;
+  using Sum = typename Products::Sum;
   static constexpr int64_t kMost = 32;
 
   // Tiles 0-3 hold C, 4 and 5 A, 6 and 7 B. Up to 16 rows, 2 and 3 are sums of odd steps: two chains of additions for each
@@ -40,8 +42,7 @@ struct AmxFew {
     ~Thread() { _tile_release(); }
   };
 
-  template <class Sum>
-  static void panel(const Element* a, const Element* b, Sum* c, int64_t rows, int64_t depth) {
+  static void panel(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth) {
     const int64_t steps = depth / kStep;
     _tile_zero(0);
     _tile_zero(1);
@@ -60,8 +61,7 @@ struct AmxFew {
   static constexpr int64_t kColumns = 32;
   static constexpr int64_t kRow = kColumns * 4;
 
-  template <class Sum>
-  static ICPU_INLINE void two_rows_of_tiles(const Element* a, const Element* b, Sum* c, int64_t steps) {
+  static ICPU_INLINE void two_rows_of_tiles(const Element* a, const Weight* b, Sum* c, int64_t steps) {
     for (int64_t s = 0; s < steps; ++s, a += 2 * kTile, b += 2 * kTile) {
       _tile_loadd(6, b, 64);
       _tile_loadd(4, a, 64);
@@ -78,8 +78,7 @@ struct AmxFew {
     _tile_stored(3, c + 16 * kColumns + 16, kRow);
   }
 
-  template <class Sum>
-  static ICPU_INLINE void one_row_of_tiles(const Element* a, const Element* b, Sum* c, int64_t rows, int64_t steps) {
+  static ICPU_INLINE void one_row_of_tiles(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t steps) {
     int64_t s = 0;
     for (; s + 2 <= steps; s += 2, a += 4 * kTile, b += 4 * kTile) {
       _tile_loadd(4, a, 64);

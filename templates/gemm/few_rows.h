@@ -23,6 +23,7 @@ template <class Micro>
 class Stream {
   using Element = typename Micro::Element;
   using Weight = typename Micro::Weight;
+  using Sum = typename Micro::Sum;
   static constexpr int64_t kPanel = int64_t(Micro::kBlock) * Micro::kColumns;
 
  public:
@@ -33,10 +34,10 @@ class Stream {
         steps_(ceil_div(g_.depth, Micro::kStep)),
         threads_(threads_for(panels_ * steps_ * kStepOfB * int64_t(sizeof(Weight)) / kLine, kStreamGrain, limit)) {}
 
-  void run(const Pack<Element>& pack, const Epilogue& epilogue) const {
+  void run(const Pack<Element>& pack, const Epilogue<Sum>& epilogue) const {
     Element* const a = aligned_scratch<Element, 16>(steps_ * Micro::kStep * Micro::kBlock);
     pack(0, g_.rows, 0, g_.depth, a);
-    float* const pieces = aligned_scratch<float, 18>(threads_ > 1 ? 2 * threads_ * kPanel : 0);
+    Sum* const pieces = aligned_scratch<Sum, 18>(threads_ > 1 ? 2 * threads_ * kPanel : 0);
     parallel_for(threads_, 1, threads_, [&](int64_t begin, int64_t end) {
       const typename Micro::Few::Thread thread(g_.rows);
       for (int64_t part = begin; part < end; ++part) multiply_part(part, a, pieces + 2 * part * kPanel, epilogue);
@@ -50,24 +51,24 @@ class Stream {
   // The first step of a part.
   int64_t start(int64_t part) const { return panels_ * steps_ * part / threads_; }
 
-  void finish(int64_t panel, const float* c, const Epilogue& epilogue) const {
+  void finish(int64_t panel, const Sum* c, const Epilogue<Sum>& epilogue) const {
     epilogue(0, g_.rows, panel, std::min<int64_t>(Micro::kColumns, g_.columns - panel * Micro::kColumns), c);
   }
 
   // pieces: for the end of a panel that another part begins, and for the start of one that another part ends.
-  void multiply_part(int64_t part, const Element* a, float* pieces, const Epilogue& epilogue) const {
-    alignas(64) float whole[kPanel];
+  void multiply_part(int64_t part, const Element* a, Sum* pieces, const Epilogue<Sum>& epilogue) const {
+    alignas(64) Sum whole[kPanel];
     for (int64_t step = start(part), stop = start(part + 1); step < stop;) {
       const int64_t panel = step / steps_, k = step % steps_, count = std::min(steps_ - k, stop - step);
-      float* const c = count == steps_ ? whole : k > 0 ? pieces : pieces + kPanel;
+      Sum* const c = count == steps_ ? whole : k > 0 ? pieces : pieces + kPanel;
       Micro::Few::panel(a + k * Micro::kStep * Micro::kBlock, b_ + step * kStepOfB, c, g_.rows, count * Micro::kStep);
       if (count == steps_) finish(panel, c, epilogue);
       step += count;
     }
   }
 
-  void add_pieces(float* pieces, const Epilogue& epilogue) const {
-    float* sum = nullptr;
+  void add_pieces(Sum* pieces, const Epilogue<Sum>& epilogue) const {
+    Sum* sum = nullptr;
     for (int64_t part = 0; part < threads_; ++part, pieces += 2 * kPanel) {
       const int64_t first = start(part), stop = start(part + 1), panel = first / steps_;
       if (first % steps_ != 0) {

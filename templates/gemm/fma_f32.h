@@ -13,6 +13,7 @@ namespace icpu::gemm {
 struct FmaF32 {
   using Element = float;
   using Weight = float;
+  using Sum = float;
   static constexpr int kBlock = 8;
   static constexpr int kRows = 1;
   static constexpr int kColumns = 48;

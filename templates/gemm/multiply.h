@@ -8,10 +8,10 @@
 //     the micro kernel's order, zeros beyond the end.
 //   epilogue(row, height, panel, width, c)
 //     gets each block of C once, complete, with leading dimension Micro::kColumns; its first column is panel * kColumns.
-// C exists only in blocks of float.
+// C exists only in blocks, of Micro::Sum.
 //
 // A micro kernel is a class with
-//   Element, Weight   the element types of the packed A and B
+//   Element, Weight, Sum   the element types of the packed A and B, and of C, which has 4 bytes
 //   kBlock, kColumns  rows of a block of A, columns of a panel of B
 //   kRows             what the height of a block is a multiple of
 //   kStep, kDepth     granularity of the depth, and how much of it a panel keeps in the L1 cache (a multiple)
@@ -67,7 +67,8 @@ class Callback {
 
 template <class Element>
 using Pack = Callback<int64_t, int64_t, int64_t, int64_t, Element*>;
-using Epilogue = Callback<int64_t, int64_t, int64_t, int64_t, const float*>;
+template <class Sum>
+using Epilogue = Callback<int64_t, int64_t, int64_t, int64_t, const Sum*>;
 
 // Blocks of `height` rows from `row` on, and a piece of the depth.
 struct Piece {
@@ -79,7 +80,8 @@ struct Piece {
 // last of the depth, blocks of c are complete and go to the epilogue.
 template <class Micro>
 inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const Piece& piece,
-                           const typename Micro::Element* a, const typename Micro::Weight* b, int64_t panel, float* c, const Epilogue& epilogue) {
+                           const typename Micro::Element* a, const typename Micro::Weight* b, int64_t panel, typename Micro::Sum* c,
+                           const Epilogue<typename Micro::Sum>& epilogue) {
   const int64_t depth = round_up(g.depth, Micro::kStep);
   const int64_t width = std::min<int64_t>(Micro::kColumns, g.columns - panel * Micro::kColumns);
   b += (panel * depth + piece.from) * Micro::kColumns;
@@ -94,7 +96,7 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
     for (int64_t n = 0; n < piece.blocks; ++n) {
       const int64_t row = piece.row + n * piece.height;
       const int64_t rows = std::min(piece.height, g.rows - row);
-      float* const block = c + n * Micro::kBlock * Micro::kColumns;
+      auto* const block = c + n * Micro::kBlock * Micro::kColumns;
       Micro::block(thread, a + (n * piece.depth + k) * Micro::kBlock, b, next + n * lines * kLine / int64_t(sizeof(*b)), block,
                    rows, part, !first, lines);
       if (last) epilogue(row, rows, panel, width, block);
@@ -145,8 +147,9 @@ class Stream;
 // The whole product.
 template <class Micro>
 [[gnu::noinline]] void multiply(const Sizes& g, const typename Micro::Weight* b, int limit,
-                                const Pack<typename Micro::Element>& pack, const Epilogue& epilogue) {
+                                const Pack<typename Micro::Element>& pack, const Epilogue<typename Micro::Sum>& epilogue) {
   using Element = typename Micro::Element;
+  using Sum = typename Micro::Sum;
   if constexpr (requires { typename Micro::Few; }) {
     if (g.rows > 0 && g.rows <= Micro::Few::kMost) return Stream<Micro>(g, b, limit).run(pack, epilogue);
   }
@@ -156,7 +159,7 @@ template <class Micro>
   const Blocks all = blocks_of<Micro>(g);
   const Cut once = cut<Micro>(g, all.count);
   Element* const a = aligned_scratch<Element, 16>(once.blocks * Micro::kBlock * once.depth);
-  float* const kept = once.depth < depth ? aligned_scratch<float, 18>(panels * once.blocks * c_block) : nullptr;
+  Sum* const kept = once.depth < depth ? aligned_scratch<Sum, 18>(panels * once.blocks * c_block) : nullptr;
   for (int64_t first = 0; first < all.count; first += once.blocks) {
     const int64_t blocks = std::min(once.blocks, all.count - first);
     // Few panels: the rows are shared among threads too.
@@ -171,11 +174,11 @@ template <class Micro>
       });
       parallel_for(panels * shares, 1, threads, [&](int64_t begin, int64_t end) {
         typename Micro::Thread thread;
-        float* const own = kept ? nullptr : aligned_scratch<float, 17>(blocks * c_block);
+        Sum* const own = kept ? nullptr : aligned_scratch<Sum, 17>(blocks * c_block);
         for (int64_t unit = begin; unit < end; ++unit) {
           const int64_t share = unit / panels, panel = unit % panels;
           const int64_t start = blocks * share / shares, stop = blocks * (share + 1) / shares;
-          float* const c = kept ? kept + (panel * blocks + start) * c_block : own;
+          Sum* const c = kept ? kept + (panel * blocks + start) * c_block : own;
           multiply_panel<Micro>(thread, g, {(first + start) * all.height, all.height, stop - start, from, part},
                                 a + start * block_size, b, panel, c, epilogue);
         }

@@ -24,6 +24,7 @@ struct SplitF32 {
     bf16 high, middle, low;
   };
   using Weight = float;
+  using Sum = float;
   static constexpr int kBlock = 32;
   static constexpr int kRows = 16;
   static constexpr int kColumns = 32;

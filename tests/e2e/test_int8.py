@@ -1,0 +1,127 @@
+"""Products of 8-bit integers by kernels of our own: exact, with what follows fused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import inductor_cpu
+from inductor_cpu.kernels.usable import usable_micro_kernels
+from inductor_cpu.targets.cpu import detect
+
+needs_int8 = pytest.mark.skipif(
+    "amx_s8" not in usable_micro_kernels(detect()), reason="this CPU, or its system, has no AMX tiles of int8"
+)
+
+#: Around tiles and blocks (16, 32), panels (32), steps (64) and the part of the depth in the L1 cache (768).
+ROWS = (1, 2, 15, 16, 17, 31, 32, 33, 64, 71)
+SIZES = ((64, 32), (16, 16), (65, 31), (100, 100), (768, 64), (833, 40), (1600, 96))
+
+
+def random_bytes(*sizes: int) -> torch.Tensor:
+    """All values of int8, the extremes among them."""
+    values = torch.randint(-128, 128, sizes, dtype=torch.int8)
+    values.view(-1)[:2] = torch.tensor([-128, 127], dtype=torch.int8)
+    return values
+
+
+class Quantized(nn.Module):
+    """A linear layer of int8 with a scale for each row and column."""
+
+    def __init__(self, depth: int, columns: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", random_bytes(columns, depth))
+        self.register_buffer("scale", torch.rand(columns) * 0.01)
+        self.register_buffer("bias", torch.randn(columns))
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        product = torch._int_mm(x, self.weight.t())
+        return torch.relu(product.float() * scale * self.scale + self.bias)
+
+
+class Exact(nn.Module):
+    """The product itself."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch._int_mm(x, self.weight.t())
+
+
+@needs_int8
+@torch.no_grad()
+@pytest.mark.parametrize(("depth", "columns"), SIZES)
+def test_a_product_of_any_number_of_rows_is_exact(depth: int, columns: int) -> None:
+    torch.manual_seed(depth)
+    module = Exact(random_bytes(columns, depth))
+    compiled = torch.compile(module, backend="icpu", dynamic=True)
+    assert inductor_cpu.explain(module, random_bytes(20, depth)).extern_calls == 0
+    for rows in ROWS:
+        x = random_bytes(rows, depth)
+        result = compiled(x)
+        assert result.dtype == torch.int32
+        assert torch.equal(result, x.int() @ module.weight.int().t())
+
+
+@needs_int8
+@torch.no_grad()
+@pytest.mark.parametrize("threads", [1, 3])
+def test_parts_of_rows_depth_and_weights_are_exact(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for rows, depth, columns in ((3, 8000, 81), (500, 6000, 40), (320, 4000, 100)):
+            module, x = Exact(random_bytes(columns, depth)), random_bytes(rows, depth)
+            expected = x.int() @ module.weight.int().t()
+            assert torch.equal(torch.compile(module, backend="icpu")(x), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_int8
+@torch.no_grad()
+def test_extreme_sums_are_exact() -> None:
+    module = Exact(torch.full((32, 4096), -128, dtype=torch.int8))
+    x = torch.full((5, 4096), -128, dtype=torch.int8)
+    assert (torch.compile(module, backend="icpu")(x) == 128 * 128 * 4096).all()
+
+
+@needs_int8
+@torch.no_grad()
+def test_rows_that_are_far_apart_are_taken() -> None:
+    module = Exact(random_bytes(48, 40))
+    x = random_bytes(20, 3, 64)[:, 1, 3:43]
+    assert torch.equal(torch.compile(module, backend="icpu")(x), x.int() @ module.weight.int().t())
+
+
+@needs_int8
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_scales_bias_and_activation_are_part_of_the_kernel(rows: int) -> None:
+    module, x, scale = Quantized(200, 72), random_bytes(rows, 200), torch.rand(rows, 1) * 0.01
+    explained = inductor_cpu.explain(module, x, scale)
+    assert explained.extern_calls == 0
+    assert len(explained.kernels) == 1
+    result = torch.compile(module, backend="icpu")(x, scale)
+    product = x.double() @ module.weight.double().t()
+    exact = torch.relu(product * scale.double() * module.scale.double() + module.bias.double())
+    torch.testing.assert_close(result, exact.float(), rtol=1e-5, atol=1e-5)
+
+
+@needs_int8
+@torch.no_grad()
+def test_an_edited_weight_is_packed_again() -> None:
+    module, x = Exact(random_bytes(32, 64)), random_bytes(4, 64)
+    compiled = torch.compile(module, backend="icpu")
+    compiled(x)
+    module.weight.fill_(3)
+    assert torch.equal(compiled(x), x.int() @ module.weight.int().t())
+
+
+@torch.no_grad()
+def test_a_weight_that_is_an_argument_is_left_to_the_library() -> None:
+    x, weight = random_bytes(20, 64), random_bytes(64, 32)
+    assert torch.equal(torch.compile(torch._int_mm, backend="icpu")(x, weight), torch._int_mm(x, weight))
