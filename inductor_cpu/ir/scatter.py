@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, as_expr, divide_exact, is_nonnegative
-from inductor_cpu.ir.nodes import Store
+from inductor_cpu.ir.nodes import Instr, Load, Store
 
 
 def is_scatter(store: Store) -> bool:
     """Whether two points of the loops may write one element: the order of the points is then part of the meaning."""
     return store.mode != "set" or any(symbol.kind == "value" for symbol in store.index[0].symbols)
+
+
+def reads_what_others_write(body: Iterable[Instr], stores: Iterable[Store]) -> bool:
+    """Whether a point may read an element that another point writes (flat addresses): then the order of all points is
+    part of the meaning."""
+    written = [(store.buffer, store.index[0]) for store in stores]
+    loads = [i for i in body if isinstance(i, Load)]
+    return any(i.buffer == buffer and i.index[0] != index for i in loads for buffer, index in written)
 
 
 def keeps_apart(loop: Sym, stores: Iterable[Store]) -> bool:

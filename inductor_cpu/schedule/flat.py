@@ -15,7 +15,7 @@ from inductor_cpu.ir.index import ZERO, Expr, Sym, loop_var, of, recombine
 from inductor_cpu.ir.nodes import Buffer, Cast, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.ops import identity
 from inductor_cpu.ir.rewrite import Copier, Editor, prune
-from inductor_cpu.ir.scatter import is_scatter
+from inductor_cpu.ir.scatter import is_scatter, reads_what_others_write
 from inductor_cpu.schedule.cost import hint
 
 
@@ -87,8 +87,8 @@ def _reduce_one_point(reduce: Reduce | Scan) -> Instr:
 
 # -- order -----------------------------------------------------------------------------------------------------------
 def ordered(nest: LoopNest, dims: tuple[Sym, ...]) -> tuple[Sym, ...]:
-    """Loops in the order of the first store's strides, largest first. A scatter keeps its order."""
-    if any(map(is_scatter, nest.stores)):
+    """Loops in the order of the first store's strides, largest first; as they are where their order has a meaning."""
+    if any(map(is_scatter, nest.stores)) or reads_what_others_write(nest.body, nest.stores):
         return dims
     address = nest.stores[0].index[0]
     return tuple(sorted(dims, key=lambda d: -stride_hint(address, d)))

@@ -13,10 +13,9 @@ from dataclasses import replace
 from inductor_cpu.ir.index import Sym, loop_var, of
 from inductor_cpu.ir.kernel import VectorPlan
 from inductor_cpu.ir.nodes import LoopNest
-from inductor_cpu.ir.scatter import is_scatter, keeps_apart
+from inductor_cpu.ir.scatter import is_scatter, keeps_apart, reads_what_others_write
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import substitute_loops
-from inductor_cpu.schedule.vectorize import reads_what_others_write
 
 #: Outer loops are shared among threads as far in as needed to have this many points for each thread.
 POINTS_PER_THREAD = 8

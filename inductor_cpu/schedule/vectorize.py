@@ -16,7 +16,7 @@ from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import VectorPlan
 from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
-from inductor_cpu.ir.scatter import is_scatter, keeps_apart
+from inductor_cpu.ir.scatter import is_scatter, keeps_apart, reads_what_others_write
 from inductor_cpu.schedule.cost import hint
 
 
@@ -84,12 +84,6 @@ def _unsafe(
         if len({store.buffer for store in stores}) < len(stores):
             return Reason.SCATTER_TWICE
     return Reason.IN_PLACE if reads_what_others_write(body, stores) else None
-
-
-def reads_what_others_write(body: Sequence[Instr], stores: Sequence[Store]) -> bool:
-    """Whether a point may read an element that another point writes."""
-    loads = [i for i in body if isinstance(i, Load)]
-    return any(i.buffer == s.buffer and i.index[0] != s.index[0] for i in loads for s in stores)
 
 
 def keeps_order(loop: Sym, loops: Sequence[Sym], body: Sequence[Instr], stores: Sequence[Store]) -> bool:

@@ -16,7 +16,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from inductor_cpu.ir.index import of
 from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.nodes import Scalar, Store
 from inductor_cpu.ir.printer import show
 from inductor_cpu.ir.verify import verify_kernel
 from inductor_cpu.schedule.build import build_kernel
@@ -25,6 +27,7 @@ from inductor_cpu.schedule.fuse import Group
 from inductor_cpu.schedule.known import put_known_indices
 from inductor_cpu.schedule.uses import reads_of, writes_of
 from tests.codegen.harness import Library, available
+from tests.ir.build import F32, at, load, loops, nest
 from tests.schedule.nests import Case, random_cases, run_lanes, run_points
 
 LANES = {"avx512": 16, "avx2": 8, "scalar": 0}
@@ -46,11 +49,22 @@ def threads() -> Iterator[None]:
 
 def kernel_of(case: Case, lanes: int, cores: int) -> Kernel:
     """The verified kernel of a case, whose work is enough for threads."""
-    nest = flatten(put_known_indices(case.nest), case.buffers)
-    group = Group(nest.dims, nest.reduce_dims, nest, [nest.name], reads_of(nest), writes_of(nest))
+    flat = flatten(put_known_indices(case.nest), case.buffers)
+    group = Group(flat.dims, flat.reduce_dims, flat, [flat.name], reads_of(flat), writes_of(flat))
     kernel = replace(build_kernel(group, case.buffers, lanes, cores), work=10**7)
     verify_kernel(kernel)
     return kernel
+
+
+def test_a_nest_that_reads_what_other_points_write_keeps_its_order() -> None:
+    """Found by the property: loops were put in the order of the store's strides."""
+    i, j = loops(40, 24)
+    body = (load("x", at(of(i) + of(j) * 16)), load("y", at(of(i) * 24 + of(j))), Scalar("add", (0, 1), F32))
+    x, y = torch.arange(500.0) % 7, torch.arange(960.0) % 5
+    case = Case(nest((i, j), body, Store("y", at(of(i) + of(j) * 40), 2)), {"x": x, "y": y}, {})
+    for lanes in (0, 16):
+        kernel = kernel_of(case, lanes, cores=4)
+        check(case, kernel, run_lanes(kernel, case)["y"], run_points(case)["y"])
 
 
 def check(case: Case, kernel: Kernel, found: list[float], expected: list[float]) -> None:
