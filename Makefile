@@ -11,12 +11,13 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_OUT ?= bench_results/$(shell date +%Y%m%d-%H%M%S)
 FIGURES_ARGS ?=
+KERNELS_ARGS ?=
 FUZZ_ARGS ?=
 SANITIZE_ARGS ?= -q
 SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check fuzz bench bench-all bench-gemm figures clean memory sanitize sweep semantics
+.PHONY: help env demo test check fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize sweep semantics
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -60,6 +61,10 @@ bench-all: env ## All models of the suites: hours (BENCH_ARGS="--torchbench-dir 
 
 bench-gemm: env ## Matrix products and attention against libraries and the machine's limits (BENCH_ARGS="-k int8")
 	$(PY) -m pytest -q --benchmark-disable-gc --benchmark-columns=median bench_suites/gemm $(BENCH_ARGS)
+
+bench-kernels: env ## Loop nests of models against stock and the memory's bandwidth (KERNELS_ARGS="-k softmax")
+	$(PY) -m bench_suites.kernels run --prepare $(KERNELS_ARGS)
+	$(PY) -m bench_suites.kernels run --out bench_results/kernels.json $(KERNELS_ARGS)
 
 figures: env ## Nine models, first calls cold and warm, and call overhead (FIGURES_ARGS="--help")
 	$(PY) -m bench_suites.compare $(FIGURES_ARGS)

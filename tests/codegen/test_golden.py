@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from bench_suites.kernels.table import FAMILIES
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import loop_var, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import Kernel, VectorPlan
 from inductor_cpu.targets.cpu import ISAS, Target
+from tests.lower.harness import lower
+from tests.schedule.harness import kernels, schedule_of
 
 from .build import BF16, BOOL, F32, I64, Build
 from .test_reductions import layer_norm, softmax, softmax_columns, vertical
@@ -60,10 +63,41 @@ KERNELS = {
 }
 
 
+#: Rows of the corpus, for the plans that the scheduler chooses for them: what each one shows.
+FROM_MODELS = {
+    "rotary_embedding": "a concatenation by masks",
+    "window_partition": "rows at a place with quotients and remainders",
+    "pixel_shuffle": "a gather with quotients of the lanes' positions",
+    "transposed_add": "squares turned over in registers",
+    "sum_columns": "a reduction with one result a lane",
+    "layer_norm": "two passes over a row that is kept, then a third",
+    "causal_mask": "indices compared in vectors, integer inputs",
+    "masked_fill": "a mask of booleans that repeats",
+    "normalize_photo": "a strided load of bytes",
+    "quantize_rows": "a maximum of a row, narrow integers",
+    "pad_image": "masked loads",
+    "embedding_and_layer_norm": "rows by checked indices, then a reduction",
+    "gather_logits": "a gather by indices from memory",
+    "batch_norm_relu_nhwc": "vectors over the channels",
+    "adamw_update": "updates in place",
+}
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_generated_text_is_the_golden_one(name: str) -> None:
     build, isa = KERNELS[name]
-    text = generate(build(isa), machine(isa)).code
+    compare(name, generate(build(isa), machine(isa)).code)
+
+
+@pytest.mark.parametrize("name", FROM_MODELS)
+def test_text_of_a_kernel_from_models_is_the_golden_one(name: str) -> None:
+    (row,) = (row for rows in FAMILIES.values() for row in rows if row.name == name)
+    schedule = schedule_of(lower(row.function, *row.build(F32, tiny=True)))
+    compare(name, "\n".join(generate(kernel, machine("avx512")).code for kernel in kernels(schedule)))
+
+
+def compare(name: str, text: str) -> None:
+    """With the file, which is written first if the environment asks for it."""
     path = GOLDEN / f"{name}.cpp"
     if os.environ.get("ICPU_UPDATE_GOLDEN") == "1":
         path.parent.mkdir(exist_ok=True)

@@ -1,0 +1,77 @@
+"""Every kernel of the corpus: checked against eager, then timed in turns with stock Inductor's and with a bare loop
+that moves the same bytes. One thread."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench_suites.backends import compiler
+from bench_suites.kernels.bandwidth import probe, seconds
+from bench_suites.kernels.check import difference, exact, outcome
+from bench_suites.kernels.row import Inputs, size_of
+from bench_suites.kernels.table import FAMILIES, Variant, variants
+from bench_suites.suites.case import tensors
+
+WARM_ROUNDS = 2
+SECONDS = 0.4  # of each kernel
+ROUNDS = (7, 100)
+
+CASES = [pytest.param(variant, id=f"{family}-{variant.name}") for family in FAMILIES for variant in variants(family)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_without_gradients() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        yield
+
+
+def compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function by a backend; Dynamo keeps one backend for one function object, so that each gets its own."""
+    return compiler(name, lambda report: None, dynamic=False)(lambda *inputs: function(*inputs))
+
+
+def traffic(variant: Variant, inputs: Inputs, results: Inputs) -> tuple[int, int]:
+    """Bytes that are read and written at least."""
+    row = variant.row
+    return (
+        row.read(inputs) if row.read else size_of(inputs),
+        row.written(inputs) if row.written else size_of(results),
+    )
+
+
+@pytest.mark.parametrize("variant", CASES)
+def test_kernel(variant: Variant, benchmark: BenchmarkFixture) -> None:
+    row = variant.row
+    inputs = row.build(variant.dtype, tiny=False)
+    icpu, stock = (compiled(name, row.function) for name in ("icpu", "inductor"))
+    eager, best = outcome(row.function, inputs), exact(row.function, inputs)
+    assert (wrong := difference(outcome(icpu, inputs), eager, best)) is None, wrong
+    if not row.random and (stock_wrong := difference(outcome(stock, inputs), eager, best)) is not None:
+        benchmark.extra_info["stock differs"] = stock_wrong
+
+    read, written = traffic(variant, inputs, tuple(tensors(stock(*inputs))))
+    move = probe(read, written)
+    times: dict[str, list[float]] = {"stock": [], "moving": []}
+
+    def others() -> None:
+        times["stock"].append(seconds(lambda: stock(*inputs)))
+        times["moving"].append(seconds(move))
+
+    round_time = min(seconds(lambda: icpu(*inputs)) + seconds(lambda: stock(*inputs)) + seconds(move) for _ in "ab")
+    rounds = min(max(int(SECONDS / round_time), ROUNDS[0]), ROUNDS[1])
+    benchmark.pedantic(icpu, args=inputs, setup=others, rounds=rounds, iterations=1, warmup_rounds=WARM_ROUNDS)
+    medians = {name: statistics.median(values[-rounds:]) for name, values in times.items()}
+    benchmark.extra_info |= {
+        "name": variant.name,
+        **medians,
+        "moved": read + written,
+        "streaming": row.streaming,
+    }

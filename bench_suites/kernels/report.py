@@ -1,0 +1,88 @@
+"""The page of the corpus: every kernel's time, its ratio to stock Inductor's, its bandwidth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabulate import tabulate
+
+from bench_suites.timing import geometric_mean
+
+WANTED_MEAN = 1.3
+SLOW = 0.95
+FULL = 0.8
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Medians of one kernel in seconds; `moved` bytes, and the time that moving them takes at least."""
+
+    name: str
+    icpu: float
+    stock: float
+    moving: float
+    moved: int
+    streaming: bool
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than stock."""
+        return self.stock / self.icpu
+
+    @property
+    def fraction(self) -> float:
+        """Of the machine's bandwidth."""
+        return self.moving / self.icpu
+
+
+def load(paths: Iterable[Path]) -> list[Figure]:
+    """The figures in pytest-benchmark's files; a later file replaces what an earlier one says of a kernel."""
+    found: dict[str, Figure] = {}
+    for path in paths:
+        for entry in json.loads(path.read_text())["benchmarks"]:
+            extra = entry["extra_info"]
+            found[extra["name"]] = Figure(icpu=entry["stats"]["median"], **extra)
+    return list(found.values())
+
+
+def page(figures: list[Figure]) -> str:
+    """The table and what it comes to."""
+    rows = [
+        (
+            f.name,
+            f"{f.stock * 1e6:.0f}",
+            f"{f.icpu * 1e6:.0f}",
+            f"{f.ratio:.2f}",
+            f"{f.moved / f.icpu / 1e9:.1f}",
+            f"{f.fraction:.0%}" + (" *" if f.streaming else ""),
+            ", ".join(_remarks(f)),
+        )
+        for f in figures
+    ]
+    headers = ("kernel", "stock us", "icpu us", "ratio", "GB/s", "of bandwidth", "")
+    table = tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=("left", *["right"] * 5, "left"))
+    return f"{table}\n\n(*: streaming)\n\n{summary(figures)}"
+
+
+def summary(figures: list[Figure]) -> str:
+    """A few lines: the geometric mean, what is slower than stock, what leaves bandwidth unused."""
+    streaming = [f for f in figures if f.streaming]
+    slow = sorted((f for f in figures if f.ratio < SLOW), key=lambda f: f.ratio)
+    idle = sorted((f for f in streaming if f.fraction < FULL), key=lambda f: f.fraction)
+    return "\n".join(
+        [
+            f"{len(figures)} kernels, geometric mean {geometric_mean(f.ratio for f in figures):.2f} times stock"
+            f" (wanted: {WANTED_MEAN})",
+            f"slower than {SLOW} of stock: " + (", ".join(f"{f.name} {f.ratio:.2f}" for f in slow) or "none"),
+            f"streaming below {FULL:.0%} of bandwidth: {len(idle)} of {len(streaming)}"
+            + "".join(f"\n  {f.name} {f.fraction:.0%}" for f in idle),
+        ]
+    )
+
+
+def _remarks(figure: Figure) -> list[str]:
+    remarks = ["slow"] if figure.ratio < SLOW else []
+    return [*remarks, "idle"] if figure.streaming and figure.fraction < FULL else remarks

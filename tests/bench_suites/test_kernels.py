@@ -1,0 +1,88 @@
+"""The corpus of loop nests at tiny sizes, and the page of its figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bench_suites.kernels.check import difference, exact, outcome
+from bench_suites.kernels.report import load, page
+from bench_suites.kernels.table import FAMILIES, Variant, variants
+from bench_suites.suites.case import tensors
+
+
+@pytest.fixture(autouse=True)
+def _without_gradients() -> Iterator[None]:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+
+
+def parts(family: str, count: int) -> list[Sequence[Variant]]:
+    """Each row of the family in one of its dtypes, in `count` parts. Each part is compiled as one function: that takes
+    a third of the time."""
+    rows = [Variant(row, row.dtypes[number // 2 % len(row.dtypes)]) for number, row in enumerate(FAMILIES[family])]
+    return [rows[start::count] for start in range(count)]
+
+
+def together(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """A function of all arguments in one list, with the results of each function in a list."""
+
+    def all_of_them(arguments: list[tuple[torch.Tensor, ...]]) -> list[list[torch.Tensor]]:
+        return [tensors(function(*inputs)) for function, inputs in zip(functions, arguments, strict=True)]
+
+    return all_of_them
+
+
+@pytest.mark.parametrize(
+    "part", [part for family in FAMILIES for part in parts(family, 2)], ids=lambda part: part[0].name
+)
+def test_kernels_at_tiny_sizes_are_as_accurate_as_eager(part: Sequence[Variant]) -> None:
+    inputs = [variant.row.build(variant.dtype, tiny=True) for variant in part]
+    copies = [tuple(t.clone() for t in tensors_of) for tensors_of in inputs]
+    compiled = torch.compile(together([variant.row.function for variant in part]), backend="icpu", dynamic=False)
+    torch.manual_seed(1)
+    results = compiled(copies)
+    wrong = {}
+    for variant, given, changed, result in zip(part, inputs, copies, results, strict=True):
+        if variant.row.random:
+            continue  # the order of draws differs from that of a row alone
+        function = variant.row.function
+        found = difference([*result, *changed], outcome(function, given), exact(function, given))
+        if found is not None:
+            wrong[variant.name] = found
+    assert not wrong
+
+
+def test_names_are_unique_and_there_are_enough() -> None:
+    names = [variant.name for family in FAMILIES for variant in variants(family)]
+    assert len(names) == len(set(names))
+    assert sum(len(rows) for rows in FAMILIES.values()) >= 60
+
+
+def test_a_wrong_number_is_a_difference() -> None:
+    right = torch.tensor([1.0, 2.0])
+    assert difference([right], [right], [right.double()]) is None
+    assert difference([right + 1e-3], [right], [right.double()]) is not None
+    assert difference([torch.tensor([1])], [torch.tensor([2])], [torch.tensor([2])]) is not None
+    assert difference([torch.tensor([1.0, float("nan")])], [right], [right.double()]) is not None
+
+
+def test_the_page_names_what_is_slow_and_what_leaves_bandwidth_unused(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    base = {"moved": 10_000_000, "streaming": True}
+    entries = [
+        {"stats": {"median": 1e-3}, "extra_info": {"name": "fast", "stock": 2e-3, "moving": 9e-4, **base}},
+        {"stats": {"median": 2e-3}, "extra_info": {"name": "lame", "stock": 1e-3, "moving": 1e-3, **base}},
+    ]
+    path.write_text(json.dumps({"benchmarks": entries}))
+    text = page(load([path]))
+    assert "2 kernels, geometric mean 1.00 times stock" in text
+    assert "slower than 0.95 of stock: lame 0.50" in text
+    assert "below 80% of bandwidth: 1 of 2" in text
+    assert "10.0 |" in text  # GB/s of the fast one
