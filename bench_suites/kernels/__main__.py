@@ -15,9 +15,9 @@ def main(arguments: list[str]) -> int:
     """The commands; the exit code is pytest's."""
     parser = argparse.ArgumentParser(prog="python -m bench_suites.kernels", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="check and time; options of pytest may follow, as -k softmax")
+    run = commands.add_parser("run", help="time, from warm caches; options of pytest may follow, as -k softmax")
     run.add_argument("--out", type=Path, help="pytest-benchmark's JSON file of the figures")
-    run.add_argument("--prepare", action="store_true", help="compile and check only, so that a later run only times")
+    run.add_argument("--prepare", action="store_true", help="compile, and check against eager, in place of timing")
     report = commands.add_parser("report", help="print the page of one or several files")
     report.add_argument("files", nargs="+", type=Path)
     chosen, rest = parser.parse_known_args(arguments)
