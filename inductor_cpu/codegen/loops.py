@@ -257,8 +257,8 @@ class Loops:
             count = 1
             for extent in self._row_extents(k):
                 count *= extent
-            if self.facts.varying[k] and not self.horizontal:
-                count *= self.kernel.vector.lanes
+            if self._is_block(k):
+                count *= self.kernel.vector.lanes * vertical_units(self.facts)
             kind = self._row_type(k)
             if count * self.kernel.body[k].dtype.itemsize * 2 <= STACK_BYTES:
                 self.writer.line(f"alignas(64) {kind} row{k}[{count}];")
@@ -269,17 +269,26 @@ class Loops:
         offset, stride = const(0), 1
         for loop, extent in reversed(list(zip(self._row_loops(position), self._row_extents(position), strict=True))):
             offset, stride = offset + of(loop) * stride, stride * extent
-        if self.facts.varying[position] and not self.horizontal:
-            offset = offset * self.kernel.vector.lanes
-        return f"row{position} + {self.values.expr(offset)}"
+        if not self._is_block(position) or vertical_units(self.facts) == 1:
+            step = self.kernel.vector.lanes if self._is_block(position) else 1
+            return f"row{position} + {self.values.expr(offset * step)}"
+        return f"row{position} + ({self.values.expr(offset)}) * lanes.units * {self.kernel.vector.lanes}"
+
+    def _is_block(self, position: int) -> bool:
+        """Whether a kept value is a vector at each point of the inner loops."""
+        return self.facts.varying[position] and not self.horizontal
+
+    def _row_lanes(self, position: int) -> str:
+        if not self.facts.varying[position]:
+            return ""
+        several = self._is_block(position) and vertical_units(self.facts) > 1
+        return ", icpu::Full<lanes.units>{}" if several else ", icpu::Full<1>{}"
 
     def _save(self, position: int) -> None:
-        extra = ", icpu::Full<1>{}" if self.facts.varying[position] else ""
-        self.writer.line(f"icpu::store({self._row_place(position)}, v{position}{extra});")
+        self.writer.line(f"icpu::store({self._row_place(position)}, v{position}{self._row_lanes(position)});")
 
     def _restore(self, position: int) -> None:
-        extra = ", icpu::Full<1>{}" if self.facts.varying[position] else ""
-        self.values.define(position, f"icpu::load({self._row_place(position)}{extra})")
+        self.values.define(position, f"icpu::load({self._row_place(position)}{self._row_lanes(position)})")
 
     # -- phases ------------------------------------------------------------------------------------------------------
     def _phase(self, number: int, phase: Phase) -> None:

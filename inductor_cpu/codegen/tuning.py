@@ -21,6 +21,9 @@ LONG_BODY = 24
 MAX_CHAIN = 512
 
 
+#: Bytes of values that a block of columns may keep: a part of the L2 cache.
+KEPT_BYTES = 256 << 10
+
 #: Work, in adds, that pays for one more thread: an empty parallel region costs about a microsecond.
 GRAIN = 20_480
 
@@ -54,15 +57,20 @@ def unroll_of(facts: Facts, phase: Phase, needed: frozenset[int]) -> int:
 
 
 def vertical_units(facts: Facts) -> int:
-    """Units per vector where the lanes are outputs of a reduction: several, so that several rows' adds overlap."""
+    """Units per vector where the lanes are outputs of a reduction: several, so that several rows' adds overlap, and
+    more of each row is read at a time. Values that are kept for a later phase must fit the cache."""
     kernel = facts.kernel
     vector = kernel.vector.loop
-    if vector is None or vector not in kernel.outer or not kernel.inner or kernel.kept:
+    if vector is None or vector not in kernel.outer or not kernel.inner or len(kernel.body) > LONG_BODY:
         return 1
-    aligned = any(_needs_alignment(facts, position, vector) for position in facts.access)
+    if any(_needs_alignment(facts, position, vector) for position in facts.access):
+        return 1
+    lanes = kernel.vector.lanes
     size = None if vector.size is None else vector.size.as_int
-    short = size is not None and size < 4 * kernel.vector.lanes
-    return 1 if aligned or short or len(kernel.body) > LONG_BODY else 4
+    terms = _extent([s.size for s in kernel.inner if s.size is not None]) or 1
+    kept = sum(kernel.body[k].dtype.itemsize for k in kernel.kept) * terms * lanes
+    fitting = (units for units in (4, 2) if units * kept <= KEPT_BYTES and (size is None or size >= units * lanes))
+    return next(fitting, 1)
 
 
 def cascade_needed(facts: Facts, dtype: torch.dtype, vector: bool) -> bool:
