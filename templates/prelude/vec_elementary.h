@@ -1,8 +1,8 @@
-// exp of float registers, and tanh and erf for AVX2, inline: a call of a library function would spill every register of a
+// exp and expm1 of float registers, and tanh and erf for AVX2, inline: a call of a library function would spill every register of a
 // loop. Those for AVX-512 are in vec_piecewise.h.
 //
-// Preconditions: float lanes. Errors: exp below 1 ulp, tanh and erf below 3 ulp, for every argument; NaN, infinities,
-// signed zeros and denormal results are those of the exact functions.
+// Preconditions: float lanes. Errors: exp below 1 ulp, expm1 below 1.5, tanh and erf below 3, for every argument; NaN,
+// infinities, signed zeros and denormal results are those of the exact functions.
 //
 // The polynomials are minimax fits (Remez) of the functions named beside them.
 #pragma once
@@ -66,17 +66,33 @@ inline Reg<float> with_sign_of(Reg<float> size, Reg<float> sign) {
 inline Reg<float> size_reg(Reg<float> a) { return (Reg<float>)((Reg<int32_t>)a & ~kSignBit<float>); }
 
 #if defined(CPU_CAPABILITY_AVX512)
-// 2^n (1 + r + r^2 / 2 + ...) with n log(2) + r = x. A register of NaN and one of n = infinity, which infinity leads to,
-// give infinity; large x give a positive polynomial, which scaling makes infinite; so there is no upper bound to check.
+// x = n log(2) + r with |r| <= log(2) / 2, for x of a moderate size. NaN and infinities are so in n.
+struct Reduced {
+  Reg<float> n, r;
+};
+inline Reduced reduce_reg(Reg<float> x) {
+  const Reg<float> rounder = splat_reg(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number
+  const Reg<float> n = fma_reg(x, splat_reg(1.44269504f), rounder) - rounder;
+  const Reg<float> high = fma_reg(n, splat_reg(-0.693359375f), x);        // exact: few bits times a small integer
+  return {n, fma_reg(n, splat_reg(2.12194440e-4f), high)};                // log(2) = 0.693359375 - 2.12194440e-4
+}
+
+// 2^n (1 + r + r^2 / 2 + ...). A register of NaN and one of n = infinity, which infinity leads to, give infinity; large
+// x give a positive polynomial, which scaling makes infinite; so there is no upper bound to check.
 inline Reg<float> exp_reg(Reg<float> x) {
-  const Reg<float> inside = raw_max(splat_reg(-104.0f), x);  // the result is 0 from there on
-  const Reg<float> rounder = splat_reg(12582912.0f);         // 1.5 * 2^23: adding it rounds to a whole number
-  const Reg<float> n = fma_reg(inside, splat_reg(1.44269504f), rounder) - rounder;
-  const Reg<float> high = fma_reg(n, splat_reg(-0.693359375f), inside);  // exact: few bits times a small integer
-  const Reg<float> r = fma_reg(n, splat_reg(2.12194440e-4f), high);      // log(2) = 0.693359375 - 2.12194440e-4
+  const Reduced in = reduce_reg(raw_max(splat_reg(-104.0f), x));  // the result is 0 from there on
   const Reg<float> power = short_polynomial(
-      r, {1.0f, 1.0f, 0.49999994f, 0.16666521f, 0.041668274f, 0.008368686f, 0.0013820137f});
-  return scale_reg(power, n);
+      in.r, {1.0f, 1.0f, 0.49999994f, 0.16666521f, 0.041668274f, 0.008368686f, 0.0013820137f});
+  return scale_reg(power, in.n);
+}
+
+// 2^n ((1 - 2^-n) + (exp(r) - 1)), which does not cancel for small x.
+inline Reg<float> expm1_reg(Reg<float> x) {
+  const Reduced in = reduce_reg(raw_max(splat_reg(-18.0f), x));  // the result is -1 from there on
+  const Reg<float> q = short_polynomial(
+      in.r, {0.49999994f, 0.16666521f, 0.041668274f, 0.008368686f, 0.0013820137f});
+  const Reg<float> rest = 1.0f - scale_reg(splat_reg(1.0f), -in.n);
+  return with_sign_of(scale_reg(rest + fma_reg(in.r * in.r, q, in.r), in.n), x);
 }
 #else
 // exp(x) - 1 = 2^n (1 + e) - 1: splits x into n log(2) + r with |r| <= log(2) / 2, and gives e = exp(r) - 1.

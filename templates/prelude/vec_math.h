@@ -35,7 +35,7 @@ namespace icpu {
 #define ICPU_UNARY(name, accuracy) ICPU_NAMED_UNARY(name, name, accuracy)
 ICPU_NAMED_UNARY(sleef_exp, exp, _u10)
 ICPU_UNARY(exp2, _u10)
-ICPU_UNARY(expm1, _u10)
+ICPU_NAMED_UNARY(sleef_expm1, expm1, _u10)
 ICPU_UNARY(log, _u10)
 ICPU_UNARY(log2, _u10)
 ICPU_UNARY(log10, _u10)
@@ -95,6 +95,14 @@ ICPU_BINARY(nextafter, )
 ICPU_INLINE_OR_SLEEF(exp)
 ICPU_INLINE_OR_SLEEF(tanh)
 ICPU_INLINE_OR_SLEEF(erf)
+#if defined(CPU_CAPABILITY_AVX512)
+ICPU_INLINE_OR_SLEEF(expm1)
+#else
+template <Float T, int U>
+inline Vec<T, U> expm1(const Vec<T, U>& a) {
+  return sleef_expm1(a);
+}
+#endif
 #undef ICPU_INLINE_OR_SLEEF
 
 // -- rounding and square root: one instruction ------------------------------------------------------------------------
