@@ -38,8 +38,11 @@ ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 10.0, "gather": 12.
 #: A scan whose lanes are points of one result; with a result a lane it is a fold like any other.
 SCAN_COST = 4.0
 
+#: A contiguous access that another loop repeats (a row of weights): it comes from the cache.
+REPEATED_COST = 0.3
+
 #: A strided access through a tile that is transposed in registers; these dtypes have no such tiles.
-TILE_COST = 2.0
+TILE_COST = 2.5
 _NO_TILES = (torch.float64, torch.int64, torch.bool)
 
 
@@ -132,6 +135,8 @@ def _access_cost(
     """A strided access that is contiguous along another outer loop is read as a tile and turned over in registers; not
     within a reduction, whose loops are further inside than the tile's."""
     kind = access_kind(address, loop, body, inner)
+    if kind == "contiguous" and any(o != loop and o not in address.symbols for o in outer):
+        return REPEATED_COST
     tiles = dtype not in _NO_TILES and not inner and any(o != loop and address.coefficient(o) == 1 for o in outer)
     return TILE_COST if kind == "strided" and tiles else ACCESS_COST[kind]
 
