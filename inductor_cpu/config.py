@@ -138,8 +138,7 @@ class Config:
     max_autotune: bool = _setting(
         False,
         _BOOL,
-        "Measure the libraries for each linear that no kernel of ours computes, once per machine, "
-        "and keep the fastest.",
+        "Measure our kernels and the libraries for the shape of each linear, once per machine, and keep the fastest.",
     )
     fallback_random: bool = _setting(
         True,

@@ -7,6 +7,7 @@ operators, with the reason in the report.
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import shlex
@@ -19,6 +20,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu import paths
 from inductor_cpu.codegen.attention import generate_attention
@@ -144,6 +146,7 @@ def _compile(
         trace.add_file("repro.py", repro_text(gm, trace.graph, kind, static_inputs, config))
     with trace.stage("graph"):
         nodes = len(gm.graph.nodes)
+        before = copy.deepcopy(gm.graph)  # passes change the graph, and let it read packed weights
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
         if kind != "backward":
             correct_strides(gm, free_results)
@@ -167,7 +170,7 @@ def _compile(
         with trace.stage("lower"):
             program = lower_graph(gm, trace.graph)
     except Unsupported as error:
-        return _eager(gm, kind, trace, error)
+        return _eager(fx.GraphModule(gm, before), kind, trace, error)
     if config.verify:
         with trace.stage("verify"):
             verify.verify_program(program)
@@ -204,7 +207,7 @@ def _compile(
 
 
 class _LinearChoice:
-    """Whether oneDNN computes a linear, by the cost model or, under `max_autotune`, by measurements."""
+    """Who computes a linear or a convolution: by the cost model or, under `max_autotune`, by measurements."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -234,19 +237,41 @@ class _LinearChoice:
             usable = usable_micro_kernels(target_for(self._config.cpp.simdlen))
             if not self._config.cpp.split_float32:
                 usable -= {"split_f32"}
-            self._decisions[shape] = linear.choose_own(shape, usable) or linear.choose(shape, self._measured(shape))
+            measured = self._measured(shape, linear.own_kernels(shape, usable))
+            own = None if measured else linear.choose_own(shape, usable)
+            self._decisions[shape] = own or linear.choose(shape, measured)
         return self._decisions[shape]
 
-    def _measured(self, shape: linear.Shape) -> Mapping[str, float] | None:
+    def _measured(self, shape: linear.Shape, own: Sequence[str]) -> Mapping[str, float] | None:
         if not self._config.max_autotune or not shape.dtype.is_floating_point:
             return None
         machine = machine_for(self._config)
         measurements = Measurements(machine.cache, machine.target.cpu_name)
-        return measurements.seconds(f"linear {shape}", lambda: linear.candidates(shape))
+        question = f"linear {shape}: {', '.join(['onednn', 'blas', *own])}"
+
+        def candidates() -> Mapping[str, Callable[[], object]]:
+            return {**linear.candidates(shape), **{name: _own_linear(shape, name, self._config) for name in own}}
+
+        return measurements.seconds(question, candidates)
 
     def notes(self) -> list[str]:
         """One line for each shape."""
         return [f"linear {shape}: {d.implementation}, {d.reason}" for shape, d in self._decisions.items()]
+
+
+def _own_linear(shape: linear.Shape, name: str, config: Config) -> Callable[[], object]:
+    """A call of a micro kernel on random data, compiled like any graph. Of two micro kernels for floats the one that
+    splits them is used unless a setting forbids it."""
+    x, weight = linear.operands(shape)
+    settings = replace(
+        config, max_autotune=False, dump=None, cpp=replace(config.cpp, split_float32=name == "split_f32")
+    )
+    graph = make_fx(lambda x, weight: (torch.mm(x, weight.permute(1, 0)),), tracing_mode="fake")(x, weight)
+    trace = Trace(f"measured_{name}")
+    compiled = compile_graph(
+        graph, (x, weight), kind="inference", config=settings, trace=trace, static_inputs=frozenset({1})
+    )
+    return lambda: compiled([x, weight])
 
 
 def _attention_kernel(config: Config, dtype: torch.dtype) -> tuple[str | None, str]:

@@ -61,7 +61,7 @@ TABLE: tuple[Row, ...] = (
 _TYPICAL_ROWS = 128
 
 
-#: oneDNN can fuse what follows, so the BLAS must be faster by more than this.
+#: The others fuse what follows, so the BLAS must be faster by more than this.
 _MARGIN = 0.95
 
 
@@ -73,11 +73,17 @@ _LEAST_SIZE = 16
 _SPLIT_CHANNELS, _SPLIT_COLUMNS = 32, 128
 
 
+def own_kernels(shape: Shape, micro_kernels: Collection[str]) -> list[str]:
+    """The micro kernels for a shape, of those that run here; the first one is the fastest for most shapes."""
+    if min(shape.inner, shape.columns) < _LEAST_SIZE:
+        return []
+    return [name for name, row in MICRO_KERNELS.items() if name in micro_kernels and row.dtype == shape.dtype]
+
+
 def choose_own(shape: Shape, micro_kernels: Collection[str]) -> Decision | None:
     """The micro kernel for a shape, of those that run here; None when a library should compute it."""
-    for name, row in MICRO_KERNELS.items():
-        if name in micro_kernels and row.dtype == shape.dtype and min(shape.inner, shape.columns) >= _LEAST_SIZE:
-            return Decision(cast(Implementation, name), "a kernel of ours, with what follows fused")
+    for name in own_kernels(shape, micro_kernels):
+        return Decision(cast(Implementation, name), "a kernel of ours, with what follows fused")
     return None
 
 
@@ -93,9 +99,9 @@ def splitting_pays(window: int, channels: int, columns: int) -> bool:
 def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decision:
     """The library for a shape. measured: seconds for each, which then decide instead of the table."""
     if measured:
-        best: Implementation = "blas" if measured["blas"] < _MARGIN * measured["onednn"] else "onednn"
+        best = min(measured, key=lambda name: measured[name] / (_MARGIN if name == "blas" else 1.0))
         times = ", ".join(f"{name} {seconds * 1e6:.0f} us" for name, seconds in sorted(measured.items()))
-        return Decision(best, f"measured {times}")
+        return Decision(cast(Implementation, best), f"measured {times}")
     rows = _TYPICAL_ROWS if shape.rows is None else shape.rows
     for row in TABLE:
         if row.dtype == shape.dtype and rows >= row.min_rows:
@@ -105,11 +111,16 @@ def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decisio
     return Decision("blas", f"no packed kernel for {shape.dtype}")
 
 
-def candidates(shape: Shape) -> Mapping[str, Callable[[], object]]:
-    """A call of each implementation on random data of this shape (128 rows when unknown)."""
+def operands(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random data of a shape (128 rows when unknown): x (rows, inner) and the weight (columns, inner)."""
     rows = _TYPICAL_ROWS if shape.rows is None else shape.rows
-    x = torch.randn(rows, shape.inner).to(shape.dtype)
-    weight = torch.randn(shape.columns, shape.inner).to(shape.dtype)
+    x, weight = torch.randn(rows, shape.inner), torch.randn(shape.columns, shape.inner)
+    return x.to(shape.dtype), weight.to(shape.dtype)
+
+
+def candidates(shape: Shape) -> Mapping[str, Callable[[], object]]:
+    """A call of each library on random data of this shape."""
+    x, weight = operands(shape)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
     return {
         "onednn": lambda: torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], ""),

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION
-from tests.graph.harness import CONV, CONV_ADD, CONV_TRANSPOSE, aten, check, compile_passed
+from tests.graph.harness import CONV, CONV_ADD, CONV_TRANSPOSE, aten, check, compile_passed, skip_unless_supported
 
 Tensor = torch.Tensor
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -210,6 +210,48 @@ def test_refused_convolution_is_right_and_says_why(layer: nn.Module, x: Tensor, 
     torch.testing.assert_close(result, layer(x), atol=1e-5, rtol=1e-5)
     assert not passed.calls(CONV)
     assert reason in passed.notes
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(6, 9, 3, groups=3),
+        nn.Conv2d(6, 12, 3, groups=6),
+        nn.Conv1d(6, 4, 2, groups=2),
+        nn.Conv3d(6, 6, 2, groups=6),
+        nn.ConvTranspose2d(6, 9, 3, groups=3),
+        nn.ConvTranspose2d(6, 6, 3, stride=2, groups=6),
+        nn.ConvTranspose3d(6, 4, 2, groups=2),
+    ],
+    ids=str,
+)
+def test_groups_of_channels_of_any_size_are_right(layer: nn.Module, dtype: torch.dtype) -> None:
+    dims = layer.weight.dim() - 2
+    check(Net(layer, torch.relu).eval(), torch.randn(2, 6, *(7, 6, 5)[:dims]), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@torch.no_grad()
+def test_autocast_casts_the_weights_of_convolutions_once(dtype: torch.dtype) -> None:
+    skip_unless_supported(dtype)
+    net = Net(nn.Conv2d(4, 8, 3), torch.relu).eval()
+    compiled, passed = compile_passed(net)
+    x = torch.randn(2, 4, 6, 5)
+    with torch.autocast("cpu", dtype=dtype):
+        torch.testing.assert_close(compiled(x), net(x), atol=2e-2, rtol=2e-2)
+    casts = [node for node in passed.calls(aten._to_copy.default) if node.meta["val"].dtype == dtype]
+    assert len(casts) == 1  # that of x
+    (call,) = passed.calls(CONV)
+    assert call.args[7] == "relu"
+
+
+@torch.no_grad()
+def test_weights_without_memory_give_results_without_memory() -> None:
+    net = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 20)).eval().to("meta")
+    x = torch.randn(2, 4, 6, 6, device="meta")
+    result = torch.compile(net, backend="icpu")(x)
+    assert (result.device.type, result.shape, result.dtype) == ("meta", (2, 20), torch.float32)
 
 
 def test_unbatched_input() -> None:

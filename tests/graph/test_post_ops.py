@@ -94,14 +94,16 @@ class Elu(nn.Module):
         return functional.elu(self.layer(x))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", OPERATORS)
-def test_activation_without_a_post_op_is_one_kernel(name: str) -> None:
+def test_activation_without_a_post_op_is_one_kernel(name: str, dtype: torch.dtype) -> None:
+    skip_unless_supported(dtype)
     layer, shape, target = OPERATORS[name]
     net, x = Elu(layer()).eval(), torch.randn(shape)
-    passed = check(net, x)
+    passed = check(net, x, dtype=dtype)
     (call,) = passed.calls(target)
     assert "none" in call.args
-    assert activation_kernels(net.float(), x) == 1
+    assert activation_kernels(net.to(dtype), x.to(dtype)) == 1
 
 
 @torch.no_grad()

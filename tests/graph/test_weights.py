@@ -360,3 +360,21 @@ def test_explain_tells_what_was_packed() -> None:
     text = inductor_cpu.explain(nn.Sequential(nn.Linear(64, 96), nn.ReLU()), torch.randn(2, 64))
     assert text.packed_weight_bytes == 64 * 96 * 4
     assert "1 linears and 0 recurrent layers packed" in str(text)
+
+
+@torch.no_grad()
+def test_a_graph_that_cannot_be_lowered_runs_with_its_own_weights() -> None:
+    """The passes had packed the weight when the lowering met the sparse tensor."""
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(32, 64)
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return torch.sparse.mm(y, torch.relu(self.linear(x)))
+
+    net = Mixed().eval()
+    x, y = torch.randn(8, 32), torch.eye(8).to_sparse()
+    compiled, _ = compile_counted(net)
+    torch.testing.assert_close(compiled(x, y), net(x, y))

@@ -10,9 +10,12 @@ import torch
 from torch import nn
 
 import inductor_cpu
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.linear import Shape, candidates, choose
+from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
 from inductor_cpu.runtime.measurements import Measurements
+from inductor_cpu.targets.cpu import detect
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -62,6 +65,31 @@ def test_damaged_file_is_measured_again(tmp_path: Path, caplog: pytest.LogCaptur
     file.write_text("{")
     assert "a" in measurements.seconds("q", lambda: {"a": lambda: None})
     assert "made again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ({"onednn": 1.0, "blas": 2.0, "fma_f32": 0.9}, "fma_f32"),
+        ({"onednn": 1.0, "blas": 2.0, "fma_f32": 1.1}, "onednn"),
+        ({"onednn": 1.0, "blas": 0.89, "fma_f32": 0.9}, "fma_f32"),
+    ],
+)
+def test_measured_kernels_of_ours_take_part(times: dict[str, float], expected: str) -> None:
+    assert choose(Shape(64, 64, 64, torch.float32), times).implementation == expected
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_max_autotune_measures_kernels_of_ours_for_the_same_numbers(dtype: torch.dtype) -> None:
+    linear, x = nn.Linear(64, 48).to(dtype), torch.randn(20, 64).to(dtype)
+    usable = [n for n in usable_micro_kernels(detect()) if MICRO_KERNELS[n].dtype == dtype]
+    with inductor_cpu.config.patch(max_autotune=True):
+        explanation = str(inductor_cpu.explain(linear, x))
+        torch._dynamo.reset()
+        torch.testing.assert_close(torch.compile(linear, backend="icpu")(x), linear(x))
+    measured = explanation[explanation.index("measured ") :]
+    assert all(f"{name} " in measured for name in ("blas", "onednn", *usable))
 
 
 @torch.no_grad()
