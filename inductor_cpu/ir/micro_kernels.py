@@ -65,10 +65,6 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
             "amx_s8", "amx_int8.h", "AmxS8", torch.int8, 32, 16, 64, 4, "avx512", frozenset({"amx_tile", "amx_int8"}),
             torch.int8, torch.int32,
         ),
-        MicroKernel(
-            "amx_u8", "amx_int8.h", "AmxU8", torch.uint8, 32, 16, 64, 4, "avx512", frozenset({"amx_tile", "amx_int8"}),
-            torch.int8, torch.int32,
-        ),
     )
 }  # fmt: skip
 

@@ -43,6 +43,12 @@ def test_candidates_compute_one_product() -> None:
     torch.testing.assert_close(a, b)
 
 
+def test_candidates_leave_the_random_numbers_of_the_program_alone() -> None:
+    before = torch.get_rng_state()
+    candidates(Shape(4, 16, 8, torch.float32))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_measurement_is_made_once_and_remembered(tmp_path: Path) -> None:
     calls: list[str] = []
 
