@@ -27,11 +27,11 @@ SHARES = {
     "reductions": 2.5,
     "views": 3.5,
     "joins": 1.2,
-    "indexing": 1.5,
+    "indexing": 2.0,
     "layers": 1.5,
     "mutation": 0.8,
     "creation": 0.4,
-    "blocks": 0.8,
+    "blocks": 1.2,
 }
 
 

@@ -1,4 +1,4 @@
-"""Blocks of networks on inputs of their own, in the sizes that choose between kernels: chains of linears, attention."""
+"""Blocks of networks on inputs of their own, in the sizes that choose kernels: linears, convolutions, attention."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ DTYPES = (("float32", "bfloat16", "float16"), (5, 5, 1))
 #: Inner and outer sizes of linears: around the blocks of the kernels (16, 32, 48, 64) and far from them.
 WIDTHS = (1, 2, 5, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 80, 96, 100, 127, 128, 130)
 MOST_ROWS = 70
+#: Most rows, and widths, of linears whose weight is several panels that threads share.
+FEW_ROWS = 34
+LONG_WIDTHS = (256, 257, 320, 480, 511, 513)
+#: Channels of convolutions around those that are computed by tiles.
+CHANNELS = (8, 31, 32, 33, 48, 64)
+FILTERS = (5, 16, 32, 100, 127, 128, 130)
+#: Factors of an input that a weight takes back. The parts of a float have its exponent minus 8 and 16.
+SCALES = (1e-37, 1e-34, 1e-30, 1e-10, 1e10, 1e30, 1e34)
 HEAD_SIZES = (1, 3, 8, 16, 17, 32, 40, 64)
 MOST_ELEMENTS = 12_000
 
@@ -38,6 +46,51 @@ def _linears(*widths: str, norm: bool = False) -> Callable[[Chooser, Accept], Ch
             shapes += [] if pair.endswith("-") else [(sizes[pair[1]],)]
         args += [c.make(shape, shape, dtype, weight=True) for shape in shapes]
         return Choice(tuple(args), {"k": k})
+
+    return choose
+
+
+def _large(c: Chooser, accept: Accept) -> Choice:
+    """Few rows and a weight of many columns or much depth, with a bias."""
+    dtype = _dtype(c)
+    n, k = c.random.choice(WIDTHS[3:] + LONG_WIDTHS), c.random.choice(LONG_WIDTHS)
+    if c.random.random() < 0.5:
+        n, k = k, n
+    rows, second = c.size(FEW_ROWS)
+    args = (
+        c.make((rows, k), (second, k), dtype),
+        c.make((n, k), (n, k), dtype, weight=True),
+        c.make((n,), (n,), dtype, weight=True),
+    )
+    return Choice(args)
+
+
+def _scaled(c: Chooser, accept: Accept) -> Choice:
+    """Floats and a weight of a linear, and factors whose product is 1: exponents near both ends."""
+    k, n = c.random.choice(WIDTHS[3:]), c.random.choice(WIDTHS[3:])
+    rows, second = c.size(MOST_ROWS)
+    up = c.random.choice(SCALES)
+    args = (c.make((rows, k), (second, k), "float32"), c.make((n, k), (n, k), "float32", weight=True))
+    return Choice(args, {"up": up, "down": 1 / up})
+
+
+def _image(groups: bool = False) -> Callable[[Chooser, Accept], Choice]:
+    """An image, the weight and bias of a convolution, and two vectors for a batch norm after it."""
+
+    def choose(c: Chooser, accept: Accept) -> Choice:
+        dtype, random = _dtype(c), c.random
+        count = random.choice([1, 2])
+        channels, filters = random.choice(CHANNELS), random.choice(FILTERS)
+        parts = random.choice([2, 4, 8]) if groups else 1
+        channels, filters = channels // parts * parts, -(-filters // parts) * parts
+        kernel = random.choice([1, 3])
+        size, second = c.size(9 if kernel == 1 else 7)
+        shapes = [(count, channels, n, n) for n in (size, second)]
+        weight = (filters, channels // parts, kernel, kernel)
+        args = [c.make(shapes[0], shapes[1], dtype), c.make(weight, weight, dtype, weight=True)]
+        args += [c.make((filters,), (filters,), dtype, weight=True) for _ in range(3)]
+        attrs: dict[str, Attr] = {"stride": random.choice([1, 1, 2]), "padding": kernel // 2, "groups": parts}
+        return Choice(tuple(args), attrs)
 
     return choose
 
@@ -91,6 +144,7 @@ def _row(name: str, text: str, choose: object, weight: float = 1.0) -> Row:
 _ATTENTION = "F.scaled_dot_product_attention("
 _HEADS = ", ".join(f"{{{k}}}.transpose(1, 2)" for k in range(3))
 _JOINT = "*F.linear({0}, {1}, {2}).unflatten(-1, {heads}).permute(2, 0, 3, 1, 4).unbind(0)"
+_CONV = "F.conv2d({0}, {1}, {2}, stride={stride}, padding={padding}, groups={groups})"
 _NORMED = "F.layer_norm({0}, ({k},), {1}, {2}, eps=0.01)"
 
 ROWS: tuple[Row, ...] = (
@@ -104,6 +158,14 @@ ROWS: tuple[Row, ...] = (
     _row("linear_normed", f"F.linear({_NORMED}, {{3}}, {{4}})", _linears("kn", norm=True)),
     _row("linear_normed_after", "F.rms_norm({0} + F.linear({0}, {1}, {2}), ({k},), eps=0.01)", _linears("kk")),
     _row("linear_softmax", "F.softmax(F.linear({0}, {1}, {2}), -1)", _linears("kn")),
+    _row("linear_large", "F.linear({0}, {1}, {2})", _large, 2),
+    _row("linear_large_gelu", "F.gelu(F.linear({0}, {1}, {2}))", _large),
+    _row("linear_scaled", "F.linear({0} * {up}, {1} * {down})", _scaled, 2),
+    _row("mm_scaled", "({0} * {up}) @ ({1} * {down}).mT", _scaled),
+    _row("conv_tiles", _CONV, _image(), 2),
+    _row("conv_tiles_relu", f"F.relu({_CONV})", _image()),
+    _row("conv_tiles_groups", _CONV, _image(groups=True)),
+    _row("conv_tiles_norm", f"F.batch_norm({_CONV}, {{3}}, {{4}}.abs() + 0.5).relu()", _image(), 2),
     _row("attention_plain", _ATTENTION + "{0}, {1}, {2}, scale={scale})", _attention(), 2),
     _row("attention_causal", _ATTENTION + "{0}, {1}, {2}, is_causal={causal}, scale={scale})", _attention(), 2),
     _row("attention_mask", _ATTENTION + "{0}, {1}, {2}, attn_mask={3}, scale={scale})", _attention("float"), 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.fuzz.rows.row import (
     Accept,
     Choice,
+    Choose,
     Chooser,
     Row,
     Value,
@@ -92,6 +93,29 @@ def _scattered(c: Chooser, accept: Accept) -> Choice | None:
     return Choice((a.name, index, c.make(shape, second, dtype_name(a), "integers" if exact else "normal")), {"d": d})
 
 
+def _segments(c: Chooser, accept: Accept) -> Choice | None:
+    """A value, and for each position of its first dimension one of `n` rows: few, so that many meet, or many."""
+    a = c.value(both(accept, rank(1, 4)))
+    if a is None:
+        return None
+    n = c.random.choice([1, 2, 5, 17, 100])
+    return Choice((a.name, c.make(a.tensor.shape[:1], a.second[:1], "int64", "index", n)), {"n": n})
+
+
+def _searched(by_row: bool) -> Choose:
+    """Exact values, and where they are looked for: one sequence, or one for each row."""
+
+    def choose(c: Chooser, accept: Accept) -> Choice | None:
+        a = c.value(both(accept, rank(1, 4)))
+        if a is None:
+            return None
+        n = c.random.choice([1, 2, 3, 7, 8, 16, 33, 100])
+        lead, second = (a.tensor.shape[:-1], a.second[:-1]) if by_row else ((), ())
+        return Choice((a.name, c.make((*lead, n), (*second, n), dtype_name(a), "integers", 20)))
+
+    return choose
+
+
 def _computed(c: Chooser, accept: Accept) -> Choice | None:
     """A value and an exact value that becomes its index along `d`."""
     a = c.value(both(accept, rank(1)))
@@ -140,7 +164,88 @@ ROWS: tuple[Row, ...] = (
         numbers,
         keeps=True,
     ),
-    Row("index_add", "{0}.index_add({d}, {1}, {0}.index_select({d}, {1}))", _rows, numbers, keeps=True, reorders=True),
+    Row(
+        "scatter_reduce",
+        "{0}.scatter_reduce({d}, {1}, {2} * 0.5, {how}, include_self={own})",
+        _scattered,
+        floats,
+        {"how": ("sum", "prod", "mean", "amin", "amax"), "own": (True, False)},
+        reorders=True,
+        weight=2,
+    ),
+    Row(
+        "index_add",
+        "{0}.index_add({d}, {1}, {0}.index_select({d}, {1}), alpha={alpha})",
+        _rows,
+        numbers,
+        {"alpha": (1, 1, 2)},
+        keeps=True,
+        reorders=True,
+        weight=2,
+    ),
+    Row(
+        "segment_sum",
+        "torch.zeros({n}, *{0}.shape[1:], dtype={0}.dtype).index_add(0, {1}, {0})",
+        _segments,
+        numbers,
+        keeps=True,
+        reorders=True,
+        weight=2,
+    ),
+    Row(
+        "segment_scatter",
+        "torch.zeros({n}, *{0}.shape[1:], dtype={0}.dtype)"
+        ".scatter_add(0, {1}.view(-1, *[1] * ({0}.ndim - 1)).expand_as({0}), {0})",
+        _segments,
+        numbers,
+        keeps=True,
+        reorders=True,
+        weight=2,
+    ),
+    Row(
+        "segment_put",
+        "torch.ones({n}, *{0}.shape[1:], dtype={0}.dtype).index_put(({1},), {0}, accumulate=True)",
+        _segments,
+        numbers,
+        keeps=True,
+        reorders=True,
+    ),
+    Row(
+        "segment_back",
+        "{0} - torch.zeros({n}, *{0}.shape[1:], dtype={0}.dtype).index_add(0, {1}, {0})[{1}]",
+        _segments,
+        numbers,
+        keeps=True,
+        reorders=True,
+    ),
+    Row(
+        "searchsorted",
+        "torch.searchsorted({1}.sort()[0], {0}, right={right}, out_int32={short})",
+        _searched(by_row=False),
+        numbers,
+        {"right": (False, True), "short": (False, True)},
+        keeps=True,
+        needs_exact=True,
+        weight=2,
+    ),
+    Row(
+        "searchsorted_rows",
+        "torch.searchsorted({1}.sort(-1)[0], {0}, right={right})",
+        _searched(by_row=True),
+        numbers,
+        {"right": (False, True)},
+        keeps=True,
+        needs_exact=True,
+    ),
+    Row(
+        "bucketize",
+        "torch.bucketize({0}, {1}.sort()[0], right={right})",
+        _searched(by_row=False),
+        numbers,
+        {"right": (False, True)},
+        keeps=True,
+        needs_exact=True,
+    ),
     Row("index_fill", "{0}.index_fill({d}, {1}.long(), 1)", _rows, anything, keeps=True),
     Row(
         "index_put_add",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz.rows.row import Row, along, anything, both, floats, numbers, one, over, whole
+from tests.fuzz.rows.row import Row, along, anything, both, floats, integers, numbers, one, over, whole
 
 KEEP = {"keep": (False, True)}
 
@@ -70,8 +70,14 @@ ROWS: tuple[Row, ...] = (
     Row("softmin", "F.softmin({0}, {dim})", along, floats, reorders=True),
     Row("center", "{0} - {0}.mean({dim}, keepdim=True)", along, floats, reorders=True, weight=2),
     Row("scale_by_max", "{0} / ({0}.abs().amax({dim}, keepdim=True) + 1)", along, floats, weight=2),
-    Row("cumsum", "{0}.cumsum({dim})", along, numbers, keeps=True, reorders=True),
-    Row("cumsum_int", "{0}.cumsum({dim})", along, whole, keeps=True),
+    Row("cumsum", "{0}.cumsum({dim})", along, numbers, keeps=True, reorders=True, weight=3),
+    Row("cumsum_int", "{0}.cumsum({dim})", along, whole, keeps=True, weight=2),
+    Row("cumsum_from_end", "{0}.flip({dim}).cumsum({dim}).flip({dim})", along, numbers, keeps=True, reorders=True),
+    Row("cumprod", "({0} * 0.1 + 1).cumprod({dim})", along, floats, reorders=True, weight=2),
+    Row("cumprod_int", "({0} % 3 - 1).cumprod({dim})", along, integers, keeps=True),
+    Row("cummax", "{0}.cummax({dim})[{k}]", along, numbers, {"k": (0, 1)}, keeps=True, needs_exact=True, weight=2),
+    Row("cummin", "{0}.cummin({dim})[{k}]", along, numbers, {"k": (0, 1)}, keeps=True, needs_exact=True, weight=2),
+    Row("logcumsumexp", "{0}.logcumsumexp({dim})", along, floats, reorders=True),
     Row("sort", "{0}.sort({dim}, stable=True)[{k}]", along, numbers, {"k": (0, 1)}, keeps=True, needs_exact=True),
     Row("normalize", "F.normalize({0}, dim={dim}, eps=0.1)", along, floats, reorders=True),
     Row("dist", "torch.dist({0}, {0}.flip(0) + 0.5)", one, both(floats, lambda v: v.rank > 0), reorders=True),
