@@ -27,8 +27,9 @@ def flatten(nest: LoopNest, buffers: Mapping[str, Buffer]) -> LoopNest:
 
 def _without_empty_loops(nest: LoopNest) -> LoopNest:
     """The nest with nothing in it that is evaluated for the points of a loop of size 0: loads there may have no element
-    to read. A reduction over no points is its identity; a nest without points stores a literal nowhere."""
-    empty = next((dim for dim in nest.dims if dim.size == 0), None)
+    to read. A reduction over no points is its identity; a nest that stores at no point stores a literal nowhere."""
+    scans = any(isinstance(instruction, Scan) for instruction in nest.body)  # it stores at each point of its own loop
+    empty = next((dim for dim in (*nest.dims, *(nest.reduce_dims if scans else ())) if dim.size == 0), None)
     if empty is not None:
         literals = tuple(_identity("sum", nest.body[store.value].dtype) for store in nest.stores)
         nowhere = tuple(Store(s.buffer, tuple(ZERO for _ in s.index), k, s.mode) for k, s in enumerate(nest.stores))

@@ -116,3 +116,16 @@ def test_positions_of_tokens_from_a_mask() -> None:
     compiled, reports = compile_counted(positions)
     assert_same(compiled(mask), positions(mask), rtol=0, atol=0)
     assert [len(report.kernels) for report in reports] == [1]
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+def test_scans_over_no_elements_give_no_elements(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    def program(x: Tensor) -> list[Any]:
+        names = SCANS if x.is_floating_point() else [name for name in SCANS if name != "logcumsumexp"]
+        return [SCANS[name](x, dim) for name in names for dim in range(x.ndim)]
+
+    x = torch.empty(shape, dtype=dtype)
+    compiled, reports = compile_counted(program)
+    assert_same(compiled(x), program(x))
+    assert [extern for report in reports for extern in report.externs] == []

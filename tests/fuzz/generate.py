@@ -53,7 +53,7 @@ def style_of(random: Random) -> Style:
     chosen = random.sample(SIZES, random.randint(2, 4))
     if random.random() < 0.35:
         chosen.append(1)
-    if random.random() < 0.06:
+    if random.random() < 0.08:
         chosen.append(0)
     moves = dynamic != "static"
     sizes = tuple((n, random.choice(SIZES) if moves and n > 1 and random.random() < 0.6 else n) for n in chosen)

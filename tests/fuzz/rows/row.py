@@ -197,12 +197,12 @@ def pick_dim(c: Chooser, a: Value) -> int:
 
 
 def along(c: Chooser, accept: Accept) -> Choice | None:
-    """One value and `dim`, of at least one element."""
+    """One value and `dim`, seldom of no elements."""
     a = c.value(both(accept, rank(1)))
     if a is None:
         return None
     d = pick_dim(c, a)
-    return None if a.least(d) == 0 else Choice((a.name,), {"dim": d})
+    return None if a.least(d) == 0 and c.random.random() < 0.5 else Choice((a.name,), {"dim": d})
 
 
 def over(c: Chooser, accept: Accept) -> Choice | None:
