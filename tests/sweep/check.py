@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from inductor_cpu.errors import IcpuError
 from tests.sweep.cases import entry_of
 from tests.sweep.compare import Tolerance, difference, tolerance_of
+from tests.sweep.gradients import gradients_of
 from tests.sweep.rows import Case, Row
 from tests.sweep.samples import Call, batches, calls_of, clone_tree, spread
 
@@ -157,7 +158,7 @@ class Trial:
             warnings.simplefilter("ignore")
             results = function(functions, inputs)
             results = [call.process(result) for call, result in zip(calls, results, strict=True)]
-            slopes = _gradients(functions, inputs, results) if gradients else [None] * len(calls)
+            slopes = gradients_of(functions, inputs, results) if gradients else [None] * len(calls)
             return [
                 Outcome(result, (given, _state(module)), slope)
                 for result, given, module, slope in zip(results, inputs, functions, slopes, strict=True)
@@ -217,26 +218,6 @@ def call_all(functions: list[Callable[..., Any]], inputs: list[Any]) -> list[Any
     for function, (args, kwargs) in zip(functions, inputs, strict=True):
         results.append(function(*args, **kwargs))
     return results
-
-
-def _gradients(functions: list[Any], inputs: list[Any], results: list[Any]) -> list[list[torch.Tensor | None]]:
-    """For each call the gradients of its inputs and parameters, for fixed gradients of all results, in one backward."""
-    wanted = [_differentiable((given, list(_parameters(f)))) for f, given in zip(functions, inputs, strict=True)]
-    outputs = _differentiable(results)
-    if not outputs or not any(wanted):
-        return [[] for _ in wanted]
-    generator = torch.Generator().manual_seed(2)
-    seeds = [torch.rand(t.shape, generator=generator, dtype=torch.float64).add(0.5).to(t.dtype) for t in outputs]
-    flat = iter(torch.autograd.grad(outputs, [t for of_call in wanted for t in of_call], seeds, allow_unused=True))
-    return [[next(flat) for _ in of_call] for of_call in wanted]
-
-
-def _differentiable(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-
-
-def _parameters(function: Any) -> Iterator[torch.Tensor]:
-    return function.parameters() if isinstance(function, torch.nn.Module) else iter(())
 
 
 def _state(function: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.sweep.compare import Tolerance, difference
+from tests.sweep.gradients import gradients_of
 from tests.sweep.report import Expected, read_expected, read_rows, report, stale, to_json, unexpected
 from tests.sweep.rows import Case, Row
 
@@ -70,6 +71,22 @@ def test_a_low_precision_result_may_be_twice_as_far_from_fp64_as_eager() -> None
     near, far = torch.tensor([1.0, 98.0], dtype=torch.bfloat16), torch.tensor([1.0, 97.0], dtype=torch.bfloat16)
     assert difference(eager, near, Tolerance(), lambda: [exact]) is None
     assert difference(eager, far, Tolerance(), lambda: [exact]) is not None
+
+
+def test_a_low_precision_result_is_held_to_eagers_where_fp64_gives_something_else() -> None:
+    other = torch.tensor([1.0, 500.0], dtype=torch.float64)
+    eager = torch.tensor([1.0, 100.0], dtype=torch.bfloat16)
+    near, far = torch.tensor([1.0, 100.5], dtype=torch.bfloat16), torch.tensor([1.0, 110.0], dtype=torch.bfloat16)
+    assert difference(eager, near, Tolerance(), lambda: [other]) is None
+    assert difference(eager, far, Tolerance(), lambda: [other]) is not None
+
+
+def test_the_gradients_of_a_call_are_those_of_its_float64_twin_beside_other_calls_too() -> None:
+    x, y = torch.randn(7, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    twin = y.detach().double().requires_grad_(True)
+    together = gradients_of([torch.sin] * 2, [x, y], [x.sin(), y.sin()])
+    alone = gradients_of([torch.sin], [twin], [twin.sin()])
+    torch.testing.assert_close(together[1][0], alone[0][0].float())
 
 
 def test_the_sign_of_zero_counts_where_it_is_asked_for() -> None:
