@@ -78,6 +78,9 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _BOOL = Kind(bool)
 
+#: Generations of CPUs, oldest first (`targets.cpu.LEVELS` has their features).
+ISA_LEVELS = ("scalar", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx", "amx_fp16")
+
 
 def _setting(default: Any, kind: Kind, meaning: str) -> Any:
     return field(default=default, metadata={"kind": kind, "meaning": meaning})
@@ -102,6 +105,11 @@ class Cpp:
         None,
         Kind(int, optional=True, choices=(0, 1, 256, 512)),
         "Vector width in bits. None: the widest that the CPU has; 0 or 1: scalar code.",
+    )
+    max_isa: str | None = _setting(
+        None,
+        Kind(str, optional=True, choices=ISA_LEVELS),
+        "The newest instructions that kernels may use, as on an older CPU. None: all that the CPU has.",
     )
     threads: int = _setting(-1, Kind(int, minimum=-1), "Most threads of a kernel. -1 or 0: torch.get_num_threads().")
     dynamic_threads: bool = _setting(

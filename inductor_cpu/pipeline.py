@@ -34,9 +34,9 @@ from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
 from inductor_cpu.ir.nodes import Attention, Extern, LoopNest, Program
-from inductor_cpu.ir.ops import LOW_PRECISION
+from inductor_cpu.ir.operators import PACKED_LINEAR
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
 from inductor_cpu.kernels import attention, linear
@@ -97,7 +97,11 @@ def machine_for(config: Config) -> Machine:
     """The target, compiler and cache of these settings. Raises UserError, for example when there is no compiler."""
     cache = private_cache() if config.force_disable_caches else open_cache(config.cache_dir)
     toolchain = find_toolchain(config.cpp.cxx, config.cpp.compile_timeout, config.cpp.sanitize)
-    return Machine(target_for(config.cpp.simdlen), toolchain, cache)
+    return Machine(_target(config), toolchain, cache)
+
+
+def _target(config: Config) -> Target:
+    return target_for(config.cpp.simdlen, config.cpp.max_isa)
 
 
 def warm_up(config: Config) -> None:
@@ -215,12 +219,14 @@ class _LinearChoice:
 
     def why_not_pack(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
         """The reason for the BLAS; None for oneDNN."""
-        decision = self._decide(linear.Shape(rows, inner, columns, dtype))
+        decision = self._decide(linear.Shape(rows, inner, columns, dtype, dtype))
         return f"the BLAS is faster: {decision.reason}" if decision.implementation == "blas" else None
 
-    def micro_kernel(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
-        """The micro kernel that computes a linear; None for a library."""
-        decision = self._decide(linear.Shape(rows, inner, columns, dtype))
+    def micro_kernel(
+        self, rows: int | None, inner: int, columns: int, dtype: torch.dtype, weight: torch.dtype | None = None
+    ) -> str | None:
+        """The micro kernel that computes a linear; None for a library. weight: its dtype if it is another one."""
+        decision = self._decide(linear.Shape(rows, inner, columns, dtype, weight or dtype))
         return decision.implementation if decision.implementation in MICRO_KERNELS else None
 
     def convolution_kernel(
@@ -228,22 +234,20 @@ class _LinearChoice:
     ) -> str | None:
         """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
         kernel = self.micro_kernel(rows, window * channels, columns, dtype)
-        if dtype in LOW_PRECISION or (kernel == "split_f32" and linear.splitting_pays(window, channels, columns)):
-            return kernel
-        return None
+        return kernel if kernel is not None and linear.wins_convolution(kernel, window, channels, columns) else None
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:
-            usable = usable_micro_kernels(target_for(self._config.cpp.simdlen))
+            usable = usable_micro_kernels(_target(self._config))
             if not self._config.cpp.split_float32:
                 usable -= {"split_f32"}
-            measured = self._measured(shape, linear.own_kernels(shape, usable))
+            measured = self._measured(shape, linear.own_kernels(shape, usable)[:2])
             own = None if measured else linear.choose_own(shape, usable)
             self._decisions[shape] = own or linear.choose(shape, measured)
         return self._decisions[shape]
 
     def _measured(self, shape: linear.Shape, own: Sequence[str]) -> Mapping[str, float] | None:
-        if not self._config.max_autotune or not shape.dtype.is_floating_point:
+        if not self._config.max_autotune or not shape.weight.is_floating_point:
             return None
         machine = machine_for(self._config)
         measurements = Measurements(machine.cache, machine.target.cpu_name)
@@ -260,23 +264,20 @@ class _LinearChoice:
 
 
 def _own_linear(shape: linear.Shape, name: str, config: Config) -> Callable[[], object]:
-    """A call of a micro kernel on random data, compiled like any graph. Of two micro kernels for floats the one that
-    splits them is used unless a setting forbids it."""
+    """A call of a micro kernel on random data, compiled like any graph."""
     x, weight = linear.operands(shape)
-    settings = replace(
-        config, max_autotune=False, dump=None, cpp=replace(config.cpp, split_float32=name == "split_f32")
-    )
-    graph = make_fx(lambda x, weight: (torch.mm(x, weight.permute(1, 0)),), tracing_mode="fake")(x, weight)
-    trace = Trace(f"measured_{name}")
-    compiled = compile_graph(
-        graph, (x, weight), kind="inference", config=settings, trace=trace, static_inputs=frozenset({1})
-    )
-    return lambda: compiled([x, weight])
+    packed = pack(MICRO_KERNELS[name], weight)
+    graph = make_fx(
+        lambda x, packed: (PACKED_LINEAR(x, packed, None, None, shape.columns, name),), tracing_mode="fake"
+    )(x, packed)
+    settings = replace(config, max_autotune=False, dump=None)
+    compiled = compile_graph(graph, (x, packed), kind="inference", config=settings, trace=Trace(f"measured_{name}"))
+    return lambda: compiled([x, packed])
 
 
 def _attention_kernel(config: Config, dtype: torch.dtype) -> tuple[str | None, str]:
     """The kernel for attention in a dtype, or None for ATen, and why."""
-    decision = attention.choose(dtype, target_for(config.cpp.simdlen))
+    decision = attention.choose(dtype, _target(config))
     return decision.kernel, decision.reason
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,12 @@ import torch._dynamo
 import bench_suites
 from inductor_cpu.runtime.cache import content_key
 from inductor_cpu.runtime.private import why_parents_unsafe
+from inductor_cpu.targets.cpu import LEVELS
 
 ROOT = Path(__file__).resolve().parent.parent
+
+#: What may happen to a micro kernel, the best first: the first that happened in any test is told.
+FATES = ("ran", "compiled only", "not compiled", "not run")
 
 
 def _cache_folder() -> str:
@@ -46,3 +50,26 @@ def fresh_torch() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which generations of CPUs the micro kernels ran for, were compiled for only, or neither: tests of the manifest
+    leave it in the properties of their reports, which come from other processes too."""
+    reports = [report for key in ("passed", "failed", "skipped") for report in terminalreporter.stats.get(key, [])]
+    found = [value for report in reports for name, value in report.user_properties if name == "micro_kernel"]
+    for line in summary(found):
+        terminalreporter.write_line(line)
+
+
+def summary(found: Iterable[Sequence[str]]) -> list[str]:
+    """A line for each generation from (generation, micro kernel, what happened to it)."""
+    happened: dict[str, dict[str, set[str]]] = {}
+    for level, name, what in found:
+        happened.setdefault(level, {}).setdefault(name, set()).add(what)
+    lines = []
+    for level in (level for level in LEVELS if level in happened):
+        by_fate: dict[str, list[str]] = {}
+        for name, fates in sorted(happened[level].items()):
+            by_fate.setdefault(next((fate for fate in FATES if fate in fates), "not run"), []).append(name)
+        lines.append(f"{level}: " + "; ".join(f"{fate} {', '.join(by_fate[fate])}" for fate in by_fate))
+    return ["micro kernels", *(f"  {line}" for line in lines)] if lines else []

@@ -3,6 +3,7 @@
 activation(view(addmm(b, x, permute(w))))  ->  view(_linear_pointwise(x, packed(w), b, activation))
 mm(x, permute(w))                          ->  _linear_pointwise(x, packed(w))
 addmm(b, x, w), mm(x, w)                   ->  the same with packed(permute(w))
+mm(x, permute(cast(w)))                    ->  packed_linear(x, packed(w)) where w is int8
 view(linear(x)) + other                    ->  view(_linear_pointwise.binary(x, view(other), packed(w), b, "add"))
 """
 
@@ -30,6 +31,7 @@ from inductor_cpu.graph.post_ops import binary_post_op
 from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason, readers
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -62,9 +64,9 @@ def pack_linears(
     kept = {node: _read_otherwise(node, weights) if once else None for node in products}
     for node in products:
         reason = refusal(node, weights) or kept[node]
-        own = micro_kernel(*_shape(node)) if reason is None else None
+        own = _choose(node, micro_kernel) if reason is None else None
         if own is None:
-            reason = reason or why_not(*_shape(node))
+            reason = reason or _why_not_onednn(node) or why_not(*_shape(node))
         if reason is not None:
             refused.append(Refusal(node.name, reason))
             continue
@@ -85,17 +87,15 @@ def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
         return "its weight is not static"
     if product.kwargs:
         return "it scales its operands (beta, alpha)"
-    if value.dtype != kernel.dtype:
-        return f"oneDNN has no linear for {value.dtype} and {kernel.dtype}"
-    if (reason := unsupported_dtype(value.dtype, "linear")) is not None:
-        return reason
+    if value.dtype != kernel.dtype or value.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"there is no linear for {value.dtype} and {kernel.dtype}"
     if any(not isinstance(s, int) or s == 0 for s in kernel.shape):
         return "its weight has a symbolic or empty size"
     if any(isinstance(s, int) and s == 0 for s in value.shape):
         return "its input is empty"
     if bias is not None and not _is_row(bias, kernel.shape[1], value.dtype):
         return "its bias is not one row of the weight's dtype"
-    return growth_reason(weight)
+    return None if is_cast_of_bytes(weight) else growth_reason(weight)
 
 
 def _read_otherwise(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
@@ -110,10 +110,24 @@ def _shape(product: fx.Node) -> tuple[int | None, int, int, torch.dtype]:
     return rows if isinstance(rows, int) else None, inner, columns, fake(x).dtype
 
 
+def _choose(product: fx.Node, micro_kernel: MicroKernelChoice) -> str | None:
+    """The micro kernel for a product: one that reads bytes if the weight is a cast of bytes."""
+    shape = _shape(product)
+    if is_cast_of_bytes(operands(product)[2]) and (own := micro_kernel(*shape, torch.int8)) is not None:
+        return own
+    return micro_kernel(*shape, shape[-1]) if growth_reason(operands(product)[2]) is None else None
+
+
+def _why_not_onednn(product: fx.Node) -> str | None:
+    return unsupported_dtype(fake(product).dtype, "linear") or growth_reason(operands(product)[2])
+
+
 def _use_micro_kernel(graph: fx.Graph, product: fx.Node, name: str) -> None:
     bias, x, weight = operands(product)
     with graph.inserting_before(product):
-        use_micro_kernel(graph, product, x, transposed(graph, weight), bias, name)
+        if MICRO_KERNELS[name].weight == torch.int8:
+            weight = bytes_of(graph, weight)
+        use_micro_kernel(graph, product, x, transposed(graph, weight), None, bias, name)
 
 
 def _is_row(bias: Any, columns: int, dtype: torch.dtype) -> bool:
@@ -133,6 +147,27 @@ def _pack(graph: fx.Graph, product: fx.Node) -> None:
             tail.post.algorithm, value=fake(product),
         )  # fmt: skip
     replace_tail(graph, tail, new)
+
+
+def is_cast_of_bytes(weight: Any) -> bool:
+    """Whether a value is int8, cast and seen in another order or shape, or several of them after each other."""
+    if not isinstance(weight, fx.Node):
+        return False
+    if is_call(weight, (aten._to_copy.default,)) and fake(args_of(weight)[0]).dtype == torch.int8:
+        return True
+    if is_call(weight, (aten.cat.default,)):
+        return all(is_cast_of_bytes(part) for part in args_of(weight)[0])
+    return is_call(weight, RESHAPES + TRANSPOSES) and is_cast_of_bytes(args_of(weight)[0])
+
+
+def bytes_of(graph: fx.Graph, weight: fx.Node) -> fx.Node:
+    """The int8 values that a value with `is_cast_of_bytes` has."""
+    if weight.target is aten._to_copy.default:
+        return args_of(weight)[0]
+    if weight.target is aten.cat.default:
+        parts, *dim = args_of(weight)
+        return add(graph, aten.cat.default, [bytes_of(graph, part) for part in parts], *dim)
+    return view_again(graph, weight, bytes_of(graph, args_of(weight)[0]))
 
 
 def transposed(graph: fx.Graph, weight: fx.Node) -> fx.Node:

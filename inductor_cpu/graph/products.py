@@ -1,6 +1,6 @@
 """Linear layers and convolutions with static weights that a kernel of our own computes: the weight is packed for it.
 
-addmm(b, x, permute(w))  ->  packed_linear(x, packed(w), b)        mm(x, permute(w))  ->  packed_linear(x, packed(w))
+addmm(b, x, permute(w))  ->  packed_linear(x, packed(w), None, b)
 convolution(x, w, b)     ->  packed_convolution(x, packed(permute(w)), b), channels-last, with a scale_shift after it
 depthwise convolution    ->  depthwise_convolution(x, permute(w), b), the same
 
@@ -30,18 +30,21 @@ from inductor_cpu.graph.layers import widest
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER
 from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
 
-#: (rows or None when unknown, inner size, columns, dtype) -> the micro kernel that should compute a product, or None.
-MicroKernelChoice = Callable[[int | None, int, int, torch.dtype], str | None]
+#: (rows or None when unknown, inner size, columns, dtype, that of the weight) -> the micro kernel that should compute a
+#: product, or None.
+MicroKernelChoice = Callable[[int | None, int, int, torch.dtype, torch.dtype], str | None]
 
 #: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype).
 ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype], str | None]
 
 
-def use_micro_kernel(graph: fx.Graph, product: fx.Node, x: Any, weight: fx.Node, bias: Any, name: str) -> fx.Node:
+def use_micro_kernel(
+    graph: fx.Graph, product: fx.Node, x: Any, weight: fx.Node, scale: Any, bias: Any, name: str
+) -> fx.Node:
     """Put the operator in the place of a matrix product. weight: (columns, depth)."""
     columns = int(fake(weight).shape[0])
     packed = pack(graph, weight, name)
-    new = add(graph, PACKED_LINEAR, x, packed, bias, columns, name, value=fake(product))
+    new = add(graph, PACKED_LINEAR, x, packed, scale, bias, columns, name, value=fake(product))
     product.replace_all_uses_with(new)
     return new
 

@@ -31,7 +31,7 @@ def pack_int_products(
         name = None
         if reason is None:
             rows, (inner, columns) = fake(x).shape[0], fake(weight).shape
-            name = micro_kernel(rows if isinstance(rows, int) else None, inner, columns, torch.int8)
+            name = micro_kernel(rows if isinstance(rows, int) else None, inner, columns, fake(x).dtype, torch.int8)
             reason = None if name is not None else "no kernel of ours multiplies these sizes here"
         if name is None or reason is not None:
             refused.append(Refusal(node.name, str(reason)))

@@ -15,22 +15,23 @@ import torch
 
 @dataclass(frozen=True)
 class MicroKernel:
-    """One row. header, code: file in templates/gemm and the C++ class in it; dtype: of the first operand, and of the
-    second unless `weight` says otherwise; total: of the sums; needs: features of the CPU as in /proc/cpuinfo; isa: the
-    instruction set that its kernels are compiled for."""
+    """One row. header, code: file in templates/gemm and the C++ class in it; dtype, weight: of the operands, the second
+    one packed; total: of the sums; isa: the instruction set that its kernels are compiled for; needs: features of the
+    CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster."""
 
     name: str
     header: str
     code: str
     dtype: torch.dtype
+    weight: torch.dtype
+    total: torch.dtype
     columns: int
     tile: int
     step: int
     pair: int
     isa: str
     needs: frozenset[str]
-    weight: torch.dtype | None = None
-    total: torch.dtype = torch.float32
+    unless: frozenset[str] = frozenset()
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
@@ -46,27 +47,54 @@ class MicroKernel:
 #: The permutation from `split_shape` to `packed_shape`.
 ORDER = (0, 3, 1, 4, 2, 5)
 
-#: Of two rows of a dtype the first one that a machine has is used.
+_F32, _BF16, _F16 = torch.float32, torch.bfloat16, torch.float16
+_S8, _U8, _S32 = torch.int8, torch.uint8, torch.int32
+
+_AMX_BF16 = frozenset({"amx_tile", "amx_bf16"})
+_AMX_INT8 = frozenset({"amx_tile", "amx_int8"})
+_AMX_F16 = frozenset({"amx_fp16"})
+_DOT_BF16 = frozenset({"avx512_bf16"})
+_VNNI = frozenset({"avx512_vnni"})
+_FMA = frozenset({"avx512f"})
+_AVX_VNNI = frozenset({"avx_vnni"})
+_AVX2 = frozenset({"avx2", "fma"})
+
+#: Of the rows of a pair of dtypes the first one that a machine has is used. dot_bf16 is before fma_bf16 for CPUs
+#: without AMX, which take a pair of bf16 in the time of one float or two; CPUs with AMX take longer.
 MICRO_KERNELS: Mapping[str, MicroKernel] = {
     row.name: row
     for row in (
-        MicroKernel(
-            "amx_bf16", "amx_bf16.h", "AmxBf16", torch.bfloat16, 32, 16, 32, 2, "avx512",
-            frozenset({"amx_tile", "amx_bf16"}),
-        ),
-        MicroKernel(
-            "split_f32", "split_f32.h", "SplitF32", torch.float32, 32, 32, 32, 1, "avx512",
-            frozenset({"amx_tile", "amx_bf16"}),
-        ),
-        MicroKernel(
-            "fma_f32", "fma_f32.h", "FmaF32", torch.float32, 48, 48, 16, 1, "avx512", frozenset({"avx512f"}),
-        ),
-        MicroKernel(
-            "amx_s8", "amx_int8.h", "AmxS8", torch.int8, 32, 16, 64, 4, "avx512", frozenset({"amx_tile", "amx_int8"}),
-            torch.int8, torch.int32,
-        ),
+        MicroKernel("amx_bf16", "amx_bf16.h", "AmxBf16", _BF16, _BF16, _F32, 32, 16, 32, 2, "avx512", _AMX_BF16),
+        MicroKernel("amx_bf16_s8", "amx_bf16_s8.h", "AmxBf16S8", _BF16, _S8, _F32, 32, 32, 32, 1, "avx512", _AMX_BF16),
+        MicroKernel("split_f32", "split_f32.h", "SplitF32", _F32, _F32, _F32, 32, 32, 32, 1, "avx512", _AMX_BF16),
+        MicroKernel("amx_s8", "amx_int8.h", "AmxS8", _S8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8),
+        MicroKernel("amx_u8", "amx_int8.h", "AmxU8", _U8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8),
+        MicroKernel("dot_bf16", "dot_bf16.h", "DotBf16", _BF16, _BF16, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16),
+        MicroKernel("vnni_s8", "vnni_avx512.h", "VnniS8", _S8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
+        MicroKernel("vnni_u8", "vnni_avx512.h", "VnniU8", _U8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
+        MicroKernel("fma_f32", "fma_avx512.h", "FmaF32", _F32, _F32, _F32, 48, 48, 16, 1, "avx512", _FMA),
+        MicroKernel("fma_bf16", "fma_avx512.h", "FmaBf16", _BF16, _BF16, _F32, 48, 48, 16, 1, "avx512", _FMA),
+        MicroKernel("fma_f16", "fma_avx512.h", "FmaF16", _F16, _F16, _F32, 48, 48, 16, 1, "avx512", _FMA, _AMX_F16),
+        MicroKernel("fma_f32_s8", "fma_avx512.h", "FmaF32S8", _F32, _S8, _F32, 48, 48, 16, 1, "avx512", _FMA),
+        MicroKernel("fma_bf16_s8", "fma_avx512.h", "FmaBf16S8", _BF16, _S8, _F32, 48, 48, 16, 1, "avx512", _FMA),
+        MicroKernel("fma_f16_s8", "fma_avx512.h", "FmaF16S8", _F16, _S8, _F32, 48, 48, 16, 1, "avx512", _FMA),
+        MicroKernel("vnni_s8_avx2", "vnni_avx2.h", "VnniAvx2S8", _S8, _S8, _S32, 16, 16, 64, 4, "avx2", _AVX_VNNI),
+        MicroKernel("vnni_u8_avx2", "vnni_avx2.h", "VnniAvx2U8", _U8, _S8, _S32, 16, 16, 64, 4, "avx2", _AVX_VNNI),
+        MicroKernel("fma_f32_avx2", "fma_avx2.h", "FmaAvx2F32", _F32, _F32, _F32, 16, 16, 16, 1, "avx2", _AVX2),
+        MicroKernel("fma_bf16_avx2", "fma_avx2.h", "FmaAvx2Bf16", _BF16, _BF16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
+        MicroKernel("fma_f16_avx2", "fma_avx2.h", "FmaAvx2F16", _F16, _F16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
+        MicroKernel("fma_f32_s8_avx2", "fma_avx2.h", "FmaAvx2F32S8", _F32, _S8, _F32, 16, 16, 16, 1, "avx2", _AVX2),
+        MicroKernel("fma_bf16_s8_avx2", "fma_avx2.h", "FmaAvx2Bf16S8", _BF16, _S8, _F32, 16, 16, 16, 1, "avx2", _AVX2),
+        MicroKernel("fma_f16_s8_avx2", "fma_avx2.h", "FmaAvx2F16S8", _F16, _S8, _F32, 16, 16, 16, 1, "avx2", _AVX2),
     )
 }  # fmt: skip
+
+
+def pack(row: MicroKernel, weight: torch.Tensor) -> torch.Tensor:
+    """A (columns, depth) weight as a packed operand."""
+    columns, depth = weight.shape
+    padded = torch.nn.functional.pad(weight, (0, -depth % row.step, 0, -columns % row.columns))
+    return padded.reshape(row.split_shape(columns, depth)).permute(ORDER).contiguous()
 
 
 def unpack(packed: torch.Tensor, columns: int, depth: int) -> torch.Tensor:

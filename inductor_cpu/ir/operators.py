@@ -17,18 +17,30 @@ NAMESPACE = "icpu"
 
 @torch.library.custom_op(f"{NAMESPACE}::packed_linear", mutates_args=())
 def packed_linear(
-    x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, columns: int, micro_kernel: str
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    scale: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    columns: int,
+    micro_kernel: str,
 ) -> torch.Tensor:
-    """x (rows, depth) times a packed weight of `columns` columns, plus a bias (columns,): (rows, columns), accumulated
-    in float32 and rounded once. `micro_kernel` names the row of `ir/micro_kernels.py` that the weight is packed for."""
+    """x (rows, depth) times a packed weight of `columns` columns, times a scale (columns,), plus a bias (columns,):
+    (rows, columns), accumulated in float32 and rounded once to the type of x. `micro_kernel` names the row of
+    `ir/micro_kernels.py` that the weight is packed for."""
     weight = unpack(packed, columns, x.shape[1])
     product = x.float() @ weight.float().t()
+    product = product if scale is None else product * scale.float()
     return (product if bias is None else product + bias.float()).to(x.dtype)
 
 
 @packed_linear.register_fake
 def _(
-    x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, columns: int, micro_kernel: str
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    scale: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    columns: int,
+    micro_kernel: str,
 ) -> torch.Tensor:
     return x.new_empty((x.shape[0], columns))
 

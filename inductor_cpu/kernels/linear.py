@@ -8,34 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
 
 import torch
 
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 
-Implementation = Literal["onednn", "blas", "amx_bf16", "split_f32", "fma_f32", "amx_s8"]
-
 
 @dataclass(frozen=True)
 class Shape:
-    """x (rows, inner) times weight (columns, inner). rows: None when unknown."""
+    """x (rows, inner) of a dtype times weight (columns, inner) of another. rows: None when unknown."""
 
     rows: int | None
     inner: int
     columns: int
     dtype: torch.dtype
+    weight: torch.dtype
 
     def __str__(self) -> str:
         rows = "any" if self.rows is None else self.rows
-        return f"{rows}x{self.inner}x{self.columns} {str(self.dtype).removeprefix('torch.')}"
+        names = [str(dtype).removeprefix("torch.") for dtype in (self.dtype, self.weight)]
+        return f"{rows}x{self.inner}x{self.columns} {' by '.join(dict.fromkeys(names))}"
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What computes a linear, and why."""
+    """What computes a linear ("onednn", "blas", or a micro kernel), and why."""
 
-    implementation: Implementation
+    implementation: str
     reason: str
 
 
@@ -45,7 +44,7 @@ class Row:
 
     dtype: torch.dtype
     min_rows: int
-    gflops: Mapping[Implementation, float]
+    gflops: Mapping[str, float]
 
 
 #: Rate of one core, in GFLOP/s, on a CPU with AVX-512 and bf16 dot products; only the ratios matter. First match wins.
@@ -69,6 +68,9 @@ _MARGIN = 0.95
 _LEAST_SIZE = 16
 
 
+#: The micro kernels that are faster than oneDNN in every convolution.
+_CONVOLUTIONS = ("amx_bf16",)
+
 #: Where splitting floats pays in a convolution: least channels, and least columns where windows overlap.
 _SPLIT_CHANNELS, _SPLIT_COLUMNS = 32, 128
 
@@ -77,14 +79,23 @@ def own_kernels(shape: Shape, micro_kernels: Collection[str]) -> list[str]:
     """The micro kernels for a shape, of those that run here; the first one is the fastest for most shapes."""
     if min(shape.inner, shape.columns) < _LEAST_SIZE:
         return []
-    return [name for name, row in MICRO_KERNELS.items() if name in micro_kernels and row.dtype == shape.dtype]
+    return [
+        name
+        for name, row in MICRO_KERNELS.items()
+        if name in micro_kernels and (row.dtype, row.weight) == (shape.dtype, shape.weight)
+    ]
 
 
 def choose_own(shape: Shape, micro_kernels: Collection[str]) -> Decision | None:
     """The micro kernel for a shape, of those that run here; None when a library should compute it."""
     for name in own_kernels(shape, micro_kernels):
-        return Decision(cast(Implementation, name), "a kernel of ours, with what follows fused")
+        return Decision(name, "a kernel of ours, with what follows fused")
     return None
+
+
+def wins_convolution(name: str, window: int, channels: int, columns: int) -> bool:
+    """Whether a micro kernel beats oneDNN in a convolution."""
+    return name in _CONVOLUTIONS or (name == "split_f32" and splitting_pays(window, channels, columns))
 
 
 def splitting_pays(window: int, channels: int, columns: int) -> bool:
@@ -101,7 +112,7 @@ def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decisio
     if measured:
         best = min(measured, key=lambda name: measured[name] / (_MARGIN if name == "blas" else 1.0))
         times = ", ".join(f"{name} {seconds * 1e6:.0f} us" for name, seconds in sorted(measured.items()))
-        return Decision(cast(Implementation, best), f"measured {times}")
+        return Decision(best, f"measured {times}")
     rows = _TYPICAL_ROWS if shape.rows is None else shape.rows
     for row in TABLE:
         if row.dtype == shape.dtype and rows >= row.min_rows:

@@ -11,12 +11,14 @@ from inductor_cpu.targets.cpu import Target
 
 
 def usable_micro_kernels(target: Target) -> frozenset[str]:
-    """Names of the micro kernels that the CPU has and the system allows. Asks for AMX where a row needs it."""
+    """Names of the micro kernels that the CPU has, the system allows and no library beats. Asks for AMX where a row
+    needs it."""
     return frozenset(
         name
         for name, row in MICRO_KERNELS.items()
         if row.isa == target.isa.name
         and row.needs <= target.features
+        and not row.unless & target.features
         and ("amx_tile" not in row.needs or _amx_permitted())
     )
 

@@ -24,12 +24,13 @@ def packed_linear(
     node: fx.Node,
     x: TensorValue,
     packed: TensorValue,
+    scale: TensorValue | None,
     bias: TensorValue | None,
     columns: int,
     kernel: str,
 ) -> TensorValue:
-    """x @ packed, with the bias added before the one rounding."""
-    return _product(ctx, node, ctx.with_rows(node, x), packed, None, bias, as_expr(columns), kernel)
+    """x @ packed, scaled and with the bias added before the one rounding."""
+    return _product(ctx, node, ctx.with_rows(node, x), packed, scale, bias, as_expr(columns), kernel)
 
 
 @rule(PACKED_INT_MM)

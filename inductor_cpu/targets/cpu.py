@@ -50,15 +50,38 @@ ISAS: tuple[Isa, ...] = (
             ("amx_bf16", "-mamx-bf16"),
         ),
     ),
-    Isa("avx2", 256, _AVX2, _BASE_FLAGS, ("CPU_CAPABILITY=AVX2", "CPU_CAPABILITY_AVX2")),
+    Isa(
+        "avx2",
+        256,
+        _AVX2,
+        _BASE_FLAGS,
+        ("CPU_CAPABILITY=AVX2", "CPU_CAPABILITY_AVX2"),
+        (("avx_vnni", "-mavxvnni"),),
+    ),
     Isa("scalar", 0, frozenset(), (), ("CPU_CAPABILITY=DEFAULT", "CPU_CAPABILITY_DEFAULT")),
 )
 """Widest first."""
 
-FEATURES: frozenset[str] = frozenset({"avx512_fp16"}).union(
+FEATURES: frozenset[str] = frozenset({"avx512_fp16", "amx_fp16"}).union(
     *(isa.needs for isa in ISAS), (name for isa in ISAS for name, _ in isa.optional)
 )
 """The CPU features that this table asks about, spelled as in /proc/cpuinfo."""
+
+_STEPS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("scalar", frozenset()),
+    ("avx2", _AVX2),
+    ("avx2_vnni", frozenset({"avx_vnni"})),
+    ("avx512", _AVX512),
+    ("avx512_vnni", frozenset({"avx512_vnni"})),
+    ("avx512_bf16", frozenset({"avx512_bf16"})),
+    ("amx", frozenset({"avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"})),
+    ("amx_fp16", frozenset({"amx_fp16"})),
+)
+
+LEVELS: Mapping[str, frozenset[str]] = {
+    name: frozenset().union(*(more for _, more in _STEPS[: k + 1])) for k, (name, _) in enumerate(_STEPS)
+}
+"""Generations of CPUs, oldest first: the features of each and of all before it. Settings and reports name them."""
 
 _CAPABILITY_FEATURES: Mapping[str, frozenset[str]] = {"AVX512": _AVX512 | _AVX2, "AVX2": _AVX2}
 _DEFAULT_CACHES = {"l1": 32 << 10, "l2": 1 << 20, "l3": 16 << 20}
@@ -122,12 +145,22 @@ def detect() -> Target:
     return Target(best_isa(features), cores, caches["l1"], caches["l2"], caches["l3"], name, features)
 
 
-def target_for(simdlen: int | None = None) -> Target:
+def level_of(needs: frozenset[str]) -> str:
+    """The first of `LEVELS` with these features."""
+    return next(name for name, features in LEVELS.items() if needs <= features)
+
+
+def target_for(simdlen: int | None = None, max_isa: str | None = None) -> Target:
     """This machine with vectors of `simdlen` bits: 512, 256, or 0 (1 too) for scalar code. None: the widest.
+
+    max_isa: as if the CPU had at most the features of this one of `LEVELS`.
 
     Raises UserError if no instruction set has that width or the CPU lacks it.
     """
     machine = detect()
+    if max_isa is not None:
+        features = machine.features & LEVELS[max_isa]
+        machine = replace(machine, isa=best_isa(features), features=features)
     if simdlen is None:
         return machine
     bits = 0 if simdlen == 1 else simdlen

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import inductor_cpu
-from inductor_cpu import paths
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
-from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
-from inductor_cpu.targets.cpu import ISAS, detect
+from inductor_cpu.targets.cpu import detect
 
 needs_amx = pytest.mark.skipif(
     "amx_bf16" not in usable_micro_kernels(detect()), reason="this CPU, or its system, has no AMX tiles of bf16"
@@ -254,15 +249,3 @@ def test_an_edited_weight_is_packed_again() -> None:
     check(module, compiled, x)
     module.weight.mul_(2)
     check(module, compiled, x)
-
-
-@pytest.mark.parametrize("name", MICRO_KERNELS)
-def test_a_micro_kernel_compiles_also_where_the_cpu_lacks_it(name: str) -> None:
-    row = MICRO_KERNELS[name]
-    isa = next(isa for isa in ISAS if isa.name == row.isa)
-    flags = [*isa.flags, *(flag for _, flag in isa.optional), *(f"-D{define}" for define in isa.defines)]
-    tools = find_toolchain()
-    text = f'#include "icpu.h"\n#include "../gemm/{row.header}"\nicpu::gemm::{row.code}::Thread* unused;\n'
-    command = [*tools.command, *COMMON_FLAGS, *KERNEL_FLAGS, *flags, *tools.includes, "-I", str(paths.prelude().parent)]
-    done = subprocess.run([*command, "-fsyntax-only", "-x", "c++", "-"], input=text, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 import inductor_cpu
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.kernels.linear import Shape, candidates, choose
+from inductor_cpu.kernels.linear import Shape, candidates, choose, own_kernels
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
 from inductor_cpu.runtime.measurements import Measurements
@@ -21,31 +20,31 @@ from inductor_cpu.targets.cpu import detect
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("rows", [1, 16, 4096, None])
 def test_table_prefers_packed_weights_and_says_the_rates(rows: int | None, dtype: torch.dtype) -> None:
-    decision = choose(Shape(rows, 768, 768, dtype))
+    decision = choose(Shape(rows, 768, 768, dtype, dtype))
     assert decision.implementation == "onednn"
     assert "GFLOP/s" in decision.reason
 
 
 def test_dtype_without_a_packed_kernel_goes_to_the_blas() -> None:
-    assert choose(Shape(1, 8, 8, torch.float64)).implementation == "blas"
+    assert choose(Shape(1, 8, 8, torch.float64, torch.float64)).implementation == "blas"
 
 
 @pytest.mark.parametrize(("blas", "expected"), [(0.5, "blas"), (0.99, "onednn"), (2.0, "onednn")])
 def test_measurement_decides_when_the_difference_is_clear(blas: float, expected: str) -> None:
-    decision = choose(Shape(1, 8, 8, torch.float32), {"onednn": 1.0, "blas": blas})
+    decision = choose(Shape(1, 8, 8, torch.float32, torch.float32), {"onednn": 1.0, "blas": blas})
     assert decision.implementation == expected
     assert "measured" in decision.reason
 
 
 def test_candidates_compute_one_product() -> None:
-    a, b = (call() for call in candidates(Shape(None, 16, 8, torch.float32)).values())
+    a, b = (call() for call in candidates(Shape(None, 16, 8, torch.float32, torch.float32)).values())
     assert isinstance(a, torch.Tensor)
     torch.testing.assert_close(a, b)
 
 
 def test_candidates_leave_the_random_numbers_of_the_program_alone() -> None:
     before = torch.get_rng_state()
-    candidates(Shape(4, 16, 8, torch.float32))
+    candidates(Shape(4, 16, 8, torch.float32, torch.float32))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -82,14 +81,14 @@ def test_damaged_file_is_measured_again(tmp_path: Path, caplog: pytest.LogCaptur
     ],
 )
 def test_measured_kernels_of_ours_take_part(times: dict[str, float], expected: str) -> None:
-    assert choose(Shape(64, 64, 64, torch.float32), times).implementation == expected
+    assert choose(Shape(64, 64, 64, torch.float32, torch.float32), times).implementation == expected
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_max_autotune_measures_kernels_of_ours_for_the_same_numbers(dtype: torch.dtype) -> None:
     linear, x = nn.Linear(64, 48).to(dtype), torch.randn(20, 64).to(dtype)
-    usable = [n for n in usable_micro_kernels(detect()) if MICRO_KERNELS[n].dtype == dtype]
+    usable = own_kernels(Shape(20, 64, 48, dtype, dtype), usable_micro_kernels(detect()))[:2]
     with inductor_cpu.config.patch(max_autotune=True):
         explanation = str(inductor_cpu.explain(linear, x))
         torch._dynamo.reset()

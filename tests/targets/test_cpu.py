@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from inductor_cpu import config
 from inductor_cpu.errors import UserError
 from inductor_cpu.targets import cpu
 
@@ -74,3 +75,20 @@ def test_width_that_the_cpu_lacks_is_a_user_error(monkeypatch: pytest.MonkeyPatc
     assert cpu.target_for().isa.name == "avx2"
     with pytest.raises(UserError, match=r"has no avx512bw.*can use: 256, 0"):
         cpu.target_for(512)
+
+
+def test_settings_name_the_generations_of_cpus() -> None:
+    assert tuple(cpu.LEVELS) == config.ISA_LEVELS
+
+
+def test_a_generation_hides_what_came_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    rich = dataclasses.replace(
+        cpu.detect(), isa=cpu.ISAS[0], features=frozenset(AVX512.split()) | {"avx512_bf16", "amx_tile", "amx_bf16"}
+    )
+    monkeypatch.setattr(cpu, "detect", lambda: rich)
+    assert cpu.target_for(None, "amx") == rich
+    assert cpu.target_for(None, "avx512_bf16").features == rich.features - {"amx_tile", "amx_bf16"}
+    assert "-mamx-tile" not in cpu.target_for(None, "avx512_bf16").flags
+    assert cpu.target_for(None, "avx2").isa.name == "avx2"
+    assert cpu.target_for(None, "scalar").isa.name == "scalar"
+    assert cpu.level_of(frozenset({"avx512f", "avx512_bf16"})) == "avx512_bf16"

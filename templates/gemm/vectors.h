@@ -1,0 +1,142 @@
+// Matrix products in vector registers: `rows` rows by `vectors` vectors of columns of C stay in registers.
+//
+// Preconditions: those of Products; the packed B is aligned to a vector. A group is the neighbours in depth that a lane
+// takes at once, 4 bytes or one value. The packed A is a sequence of columns of `rows` groups, the packed B one of rows of
+// groups for all columns of a panel.
+//
+// Products is a class with
+//   Source, Element, Weight, Sum   the types of A as it is and packed, of B, and of C
+//   kPair, kLanes                  depths of a group, groups in a vector
+//   kShifted                       whether the packed A is larger than A by kShift, which the sums must lose again
+//   element(value)                 a value of A as it is packed
+//   line(b)                        a vector of groups of B
+//   spread(a)                      one group of A in all lanes
+//   dot(sum, a, b)                 sum + the products of both
+#pragma once
+
+#include "few_rows.h"
+
+#include <immintrin.h>
+
+namespace icpu::gemm {
+
+template <class Products, int rows_of_block, int vectors, int depth_of_panel>
+struct Vectors {
+  using Source = typename Products::Source;
+  using Element = typename Products::Element;
+  using Weight = typename Products::Weight;
+  using Sum = typename Products::Sum;
+  static constexpr int kPair = Products::kPair;
+  static constexpr int kLanes = Products::kLanes;
+  static constexpr int kBlock = rows_of_block;
+  static constexpr int kRows = 1;
+  static constexpr int kColumns = vectors * kLanes;
+  static constexpr int kStep = 16 * kPair;
+  static constexpr int kDepth = depth_of_panel;
+  static_assert(kDepth % kStep == 0);
+
+  struct Thread {
+    Thread() {}  // not trivial, so that an object that only lives is no unused variable
+  };
+
+  // Few rows take the same loop, without fetching: B streams from memory.
+  struct Few {
+    static constexpr int64_t kMost = 4;
+    static_assert(kMost <= kBlock);
+
+    struct Thread {
+      explicit Thread(int64_t) {}
+    };
+
+    static void panel(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth) {
+      for (int64_t k = 0; k < depth; k += kDepth) {
+        multiply(a + k * kBlock, b + k * kColumns, b, 0, c, rows, std::min<int64_t>(kDepth, depth - k), k > 0);
+      }
+    }
+  };
+
+  static void block(Thread&, const Element* a, const Weight* b, const Weight* next, Sum* c, int64_t rows, int64_t depth,
+                    bool accumulate, int64_t lines) {
+    multiply(a, b, next, lines, c, rows, depth, accumulate);
+  }
+
+  // Neighbouring values of row r, from depth k on.
+  static ICPU_INLINE void copy(const Source* from, int64_t count, int64_t k, int64_t r, Element* out) {
+    for (int64_t i = 0; i < count; ++i) out[((k + i) / kPair * kBlock + r) * kPair + (k + i) % kPair] = Products::element(from[i]);
+  }
+
+  // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
+  static void pack(const Source* a, int64_t lda, int64_t rows, int64_t depth, Element* out) {
+    const int64_t whole = round_up(depth, kStep);
+    if (rows < kBlock || depth < whole) std::memset(static_cast<void*>(out), 0, size_t(whole) * kBlock * sizeof(Element));
+    for (int64_t k = 0; k < depth; k += kPair, out += kBlock * kPair) {
+      const int64_t count = std::min<int64_t>(kPair, depth - k);
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t i = 0; i < count; ++i) out[r * kPair + i] = Products::element(a[r * lda + k + i]);
+      }
+    }
+  }
+
+ private:
+  typedef Sum Sums __attribute__((vector_size(4 * kLanes), may_alias));
+
+  static ICPU_INLINE void multiply(const Element* a, const Weight* b, const Weight* next, int64_t lines, Sum* c, int64_t rows,
+                                   int64_t depth, bool accumulate) {
+    [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+      ((rows == n + 1 ? multiply_rows<n + 1>(a, b, next, lines, c, depth, accumulate) : void()), ...);
+    }(std::make_integer_sequence<int, kBlock>{});
+  }
+
+  // The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines of B are fetched
+  // between pieces of it, not too many at once.
+  template <int R>
+  static void multiply_rows(const Element* a, const Weight* b, const Weight* next, int64_t lines, Sum* c, int64_t depth,
+                            bool accumulate) {
+    const int64_t steps = depth / kPair, piece = lines > steps / 2 ? 16 : 48;
+    const int64_t lines_of_piece = ceil_div(lines * piece, steps);
+    Sums sum[R][vectors], shift[vectors];
+#pragma GCC unroll 3
+    for (int j = 0; j < vectors; ++j) shift[j] = Sums{};
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 3
+      for (int j = 0; j < vectors; ++j) sum[r][j] = Sums{};
+    }
+    const Weight* const end = b + depth * kColumns;
+    while (b < end) {
+#pragma GCC unroll 1
+      for (int64_t i = 0; i < lines_of_piece; ++i, next += kLine / int64_t(sizeof(Weight))) {
+        _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
+      }
+      const Weight* const stop = std::min(b + piece * kPair * kColumns, end);
+#pragma GCC unroll 1
+      for (; b < stop; a += kBlock * kPair, b += kColumns * kPair) {
+        decltype(Products::line(b)) line[vectors];
+#pragma GCC unroll 3
+        for (int j = 0; j < vectors; ++j) line[j] = Products::line(b + kLanes * kPair * j);
+        if constexpr (Products::kShifted) {
+#pragma GCC unroll 3
+          for (int j = 0; j < vectors; ++j) shift[j] = Products::dot(shift[j], Products::shift(), line[j]);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          const auto value = Products::spread(a + r * kPair);
+#pragma GCC unroll 3
+          for (int j = 0; j < vectors; ++j) sum[r][j] = Products::dot(sum[r][j], value, line[j]);
+        }
+      }
+    }
+    // Each part of the depth has a sum of its own: chains of additions stay short, and their errors small.
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 3
+      for (int j = 0; j < vectors; ++j) {
+        auto* const to = reinterpret_cast<Sums*>(c + r * kColumns + kLanes * j);
+        if constexpr (Products::kShifted) sum[r][j] -= shift[j];
+        *to = accumulate ? *to + sum[r][j] : sum[r][j];
+      }
+    }
+  }
+};
+
+}  // namespace icpu::gemm

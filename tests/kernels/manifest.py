@@ -1,0 +1,141 @@
+"""The micro kernels of the table on their own: a function for each, sizes and strides being arguments."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from inductor_cpu import paths
+from inductor_cpu.codegen.cxx import ELEMENT
+from inductor_cpu.config import snapshot
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack
+from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.kernels.usable import usable_micro_kernels
+from inductor_cpu.runtime.cache import open_cache
+from inductor_cpu.runtime.compile import load_kernels
+from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
+from inductor_cpu.targets.cpu import ISAS, level_of
+from tests.codegen.harness import FUNCTION, available, target
+
+#: What the function of a row does with a block of C: stores it, or max(c * scale + bias, -1) with one rounding to the
+#: type of A (of floats) or to float.
+_CODE = """#include "../gemm/{header}"
+extern "C" int64_t SYMBOL(void* const* p, const int64_t* n) {{
+  using Kernel = icpu::gemm::{code};
+  const auto* const a = static_cast<const {source}*>(p[0]);
+  const auto* const b = static_cast<const {weight}*>(p[1]);
+  const auto *const scale = static_cast<const float*>(p[3]), *const bias = static_cast<const float*>(p[4]);
+  const int64_t rows = n[0], columns = n[1], depth = n[2], leading = n[3], leading_of_c = n[4];
+  const auto pack = [&](int64_t first, int64_t height, int64_t from, int64_t part, Kernel::Element* out) {{
+    Kernel::pack(a + first * leading + from, leading, height, part, out);
+  }};
+  icpu::gemm::multiply<Kernel>({{rows, columns, depth}}, b, int(n[5]), pack, [&](int64_t row, int64_t height,
+                                                                    int64_t panel, int64_t width, const {total}* c) {{
+    for (int64_t i = 0; i < height; ++i) {{
+      for (int64_t j = 0; j < width; ++j) {{
+        const int64_t column = panel * Kernel::kColumns + j, at = (row + i) * leading_of_c + column;
+        const {total} sum = c[i * Kernel::kColumns + j];
+        if (n[6]) {{
+          static_cast<{finished}*>(p[2])[at] = std::max(float(sum) * scale[column] + bias[column], -1.0f);
+        }} else {{
+          static_cast<{total}*>(p[2])[at] = sum;
+        }}
+      }}
+    }}
+  }});
+  return 0;
+}}
+"""
+
+
+def finished_dtype(row: MicroKernel) -> torch.dtype:
+    """Of the results with an epilogue."""
+    return row.dtype if row.dtype.is_floating_point else torch.float32
+
+
+def source_of(row: MicroKernel) -> KernelSource:
+    """The function of a row."""
+    code = _CODE.format(
+        header=row.header,
+        code=row.code,
+        source=ELEMENT[row.dtype],
+        weight=ELEMENT[row.weight],
+        total=ELEMENT[row.total],
+        finished=ELEMENT[finished_dtype(row)],
+    )
+    symbol = "icpu_" + hashlib.sha256(code.encode()).hexdigest()[:24]
+    return KernelSource(symbol, f"icpu_{row.name}", code.replace("SYMBOL", symbol))
+
+
+def runs_here(row: MicroKernel) -> bool:
+    """Whether this CPU and its system run a row."""
+    return row.isa in available() and row.name in usable_micro_kernels(target(row.isa))
+
+
+@functools.cache
+def _addresses(isa: str) -> dict[str, int]:
+    """All rows of an instruction set that run here, compiled together; by name."""
+    sources = {row.name: source_of(row) for row in MICRO_KERNELS.values() if row.isa == isa and runs_here(row)}
+    toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
+    addresses = load_kernels(list(sources.values()), target(isa), paths.prelude(), open_cache(), toolchain)
+    return {name: addresses[source.symbol] for name, source in sources.items()}
+
+
+def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
+    """Check the code of rows of one header: the reason if this compiler does not know their instructions. Raises
+    AssertionError when it does and the code is wrong."""
+    isa = next(isa for isa in ISAS if isa.name == rows[0].isa)
+    tools = find_toolchain()
+    wanted = [flag for feature, flag in isa.optional if feature in rows[0].needs]
+    base = [
+        *tools.command,
+        *COMMON_FLAGS,
+        *KERNEL_FLAGS,
+        *isa.flags,
+        *wanted,
+        *(f"-D{define}" for define in isa.defines),
+    ]
+    known = subprocess.run([*base, "-fsyntax-only", "-x", "c++", "/dev/null"], text=True, capture_output=True)
+    if known.returncode != 0:
+        return f"this compiler has no {' '.join(wanted)}"
+    text = "\n".join(['#include "icpu.h"', *(source_of(row).code for row in rows)])
+    command = [*base, *tools.includes, "-I", str(paths.prelude().parent), "-fsyntax-only", "-x", "c++", "-"]
+    done = subprocess.run(command, input=text, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    return None
+
+
+def level(row: MicroKernel) -> str:
+    """The generation of CPUs that a row needs."""
+    isa = next(isa for isa in ISAS if isa.name == row.isa)
+    return level_of(row.needs | isa.needs)
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """float32 vectors with one value for each column."""
+
+    scale: torch.Tensor
+    bias: torch.Tensor
+
+
+def multiply(
+    row: MicroKernel,
+    a: torch.Tensor,
+    weight: torch.Tensor,
+    out: torch.Tensor,
+    epilogue: Epilogue | None,
+    threads: int = 1,
+) -> None:
+    """out (rows, columns) = a (rows, depth) @ weight (columns, depth).t(), both a and out with any distance of rows."""
+    packed = pack(row, weight)
+    vectors = (epilogue.scale, epilogue.bias) if epilogue else (torch.empty(0), torch.empty(0))
+    pointers = (ctypes.c_void_p * 5)(*(t.data_ptr() for t in (a, packed, out, *vectors)))
+    sizes = (*a.shape[:1], *weight.shape, a.stride(0), out.stride(0), threads, int(epilogue is not None))
+    assert FUNCTION(_addresses(row.isa)[row.name])(pointers, (ctypes.c_int64 * len(sizes))(*sizes)) == 0

@@ -1,0 +1,166 @@
+"""The manifest of micro kernels: every row of the table over remainders, strides, pointers and epilogues, in fp64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack, unpack
+from tests.kernels.manifest import Epilogue, finished_dtype, level, multiply, runs_here, why_not_compiled
+
+Record = Callable[[str, object], None]
+
+#: Error of sums in float32, over the norm of the sum of absolute products; that of the split floats is below.
+SUMS = 1e-6
+
+
+@pytest.fixture(params=MICRO_KERNELS)
+def row(request: pytest.FixtureRequest, record_property: Record) -> MicroKernel:
+    """A row that runs here. Tests of others are skipped with the reason; these are compiled only."""
+    found = MICRO_KERNELS[request.param]
+    if runs_here(found):
+        record_property("micro_kernel", (level(found), found.name, "ran"))
+        return found
+    record_property("micro_kernel", (level(found), found.name, "not run"))
+    pytest.skip(f"this CPU, or its system, lacks {', '.join(sorted(found.needs))}: compiled only")
+
+
+@pytest.mark.parametrize("header", sorted({row.header for row in MICRO_KERNELS.values()}))
+def test_rows_compile_also_where_the_cpu_lacks_them(header: str, record_property: Record) -> None:
+    found = [row for row in MICRO_KERNELS.values() if row.header == header]
+    reason = why_not_compiled(found)
+    for each in found:
+        record_property("micro_kernel", (level(each), each.name, "compiled only" if reason is None else "not compiled"))
+    if reason is not None:
+        pytest.skip(reason)
+
+
+def values(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
+    """Random values, all of them of 8-bit integers."""
+    if dtype.is_floating_point:
+        return torch.randn(sizes).to(dtype)
+    limits = torch.iinfo(dtype)
+    return torch.randint(limits.min, limits.max + 1, sizes, dtype=dtype)
+
+
+def operand(dtype: torch.dtype, rows: int, depth: int, gap: int) -> torch.Tensor:
+    """Rows that start at any element, with numbers around them that must not be read: nan times 0 is nan."""
+    whole = torch.full((rows * (depth + gap) + 1,), torch.nan if dtype.is_floating_point else 77, dtype=dtype)
+    a = whole[1:].view(rows, depth + gap)[:, :depth]
+    return a.copy_(values(dtype, rows, depth))
+
+
+def check(
+    row: MicroKernel, rows: int, columns: int, depth: int, *, gap: int = 0, finish: bool = False, threads: int = 1
+) -> None:
+    """One product against fp64, and that nothing around C is written."""
+    a, weight = operand(row.dtype, rows, depth, gap), values(row.weight, columns, depth)
+    epilogue = Epilogue(torch.rand(columns) / depth, torch.randn(columns)) if finish else None
+    dtype = finished_dtype(row) if finish else row.total
+    whole = torch.full((rows + 1, columns + gap + 1), 99, dtype=dtype)
+    out = whole[:rows, 1 : columns + 1]
+    multiply(row, a, weight, out, epilogue, threads)
+    exact, size = a.double() @ weight.double().t(), a.double().abs() @ weight.double().abs().t()
+    if epilogue:
+        exact, size = (
+            (exact * epilogue.scale + epilogue.bias).clamp_min(-1),
+            size * epilogue.scale + epilogue.bias.abs(),
+        )
+    case = f"{row.name}: {rows} x {depth} x {columns}, gap {gap}, {threads} threads"
+    if row.total.is_floating_point or finish:
+        near = size * SUMS + (exact.abs() * torch.finfo(dtype).eps if finish else 0)
+        assert ((out.double() - exact).abs() <= near).all(), case
+    else:
+        assert torch.equal(out, exact.to(dtype)), case
+    out.fill_(99)
+    assert (whole == 99).all(), case
+
+
+def rows_of(row: MicroKernel) -> tuple[int, ...]:
+    """Around tiles, blocks, and the few rows that stream the weight."""
+    return (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33, 50)
+
+
+def columns_of(row: MicroKernel) -> tuple[int, ...]:
+    return (1, row.tile - 1, row.tile, row.columns - 1, row.columns, row.columns + 1, 2 * row.columns + 5)
+
+
+def depths_of(row: MicroKernel) -> tuple[int, ...]:
+    """Around groups, steps, and what of the depth the L1 cache holds (12 to 16 steps, 32 of split floats)."""
+    around = (1, row.pair + 1, row.step - 1, row.step, row.step + 1)
+    return (*around, 12 * row.step, 12 * row.step + 1, 17 * row.step - 1, 33 * row.step + 2)
+
+
+def test_remainders_of_rows_are_right(row: MicroKernel) -> None:
+    for rows in rows_of(row):
+        for depth in (row.step + row.pair + 1, 13 * row.step - 1):
+            check(row, rows, row.columns + 3, depth)
+
+
+def test_remainders_of_columns_are_right(row: MicroKernel) -> None:
+    for columns in columns_of(row):
+        for rows in (1, 5, 33):
+            check(row, rows, columns, 2 * row.step + 1)
+
+
+def test_remainders_of_the_depth_are_right(row: MicroKernel) -> None:
+    for depth in depths_of(row):
+        for rows in (1, 4, 7, 18):
+            check(row, rows, row.tile + 1, depth)
+
+
+def test_rows_that_are_far_apart_and_not_aligned_are_right(row: MicroKernel) -> None:
+    for rows in (1, 3, 19):
+        for gap in (1, 3, 64):
+            check(row, rows, row.columns + 1, row.step + 3, gap=gap)
+
+
+def test_an_epilogue_gets_every_element_once(row: MicroKernel) -> None:
+    for rows in (1, 4, 5, 16, 40):
+        check(row, rows, 2 * row.columns - 1, 3 * row.step + 1, gap=2, finish=True)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_share_rows_columns_and_few_rows(row: MicroKernel, threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for rows, columns, depth in ((3, 83, 4001), (300, 20, 300), (40, 400, 130), (70, 100, 2500)):
+            check(row, rows, columns, depth, threads=threads)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_parts_of_rows_and_depth_are_right(row: MicroKernel) -> None:
+    for rows, columns, depth in ((260, 2 * row.columns, 8500), (1100, row.columns + 1, 1500)):
+        check(row, rows, columns, depth)
+
+
+def test_matrices_of_a_batch_are_right(row: MicroKernel) -> None:
+    """Each matrix at its own distance, as in a product of batches."""
+    batch, rows, depth = values(row.dtype, 3, 9, 2 * row.step + 8), 9, 2 * row.step + 1
+    weight = values(row.weight, row.columns + 1, depth)
+    out = torch.zeros(3, rows, row.columns + 1, dtype=row.total)
+    for a, c in zip(batch[:, :, 3 : 3 + depth], out, strict=True):
+        multiply(row, a, weight, c, None)
+    exact = batch[:, :, 3 : 3 + depth].double() @ weight.double().t()
+    assert ((out.double() - exact).abs() <= exact.abs().max() * 1e-5 * row.total.is_floating_point).all()
+
+
+def test_extremes_of_integers_are_exact(row: MicroKernel) -> None:
+    lowest, highest = (
+        (-128, 127) if row.dtype.is_floating_point else (torch.iinfo(row.dtype).min, torch.iinfo(row.dtype).max)
+    )
+    depth, out = 4096, torch.zeros(9, row.columns, dtype=row.total)
+    for a in (lowest, highest):
+        for b in (-128, 127):
+            x = torch.full((9, depth), a, dtype=row.dtype)
+            multiply(row, x, torch.full((row.columns, depth), b, dtype=row.weight), out, None)
+            assert (out.double() == a * b * depth).all()
+
+
+def test_a_packed_weight_can_be_unpacked(row: MicroKernel) -> None:
+    weight = values(row.weight, row.columns + 3, row.step + 5)
+    assert torch.equal(unpack(pack(row, weight), *weight.shape), weight)
