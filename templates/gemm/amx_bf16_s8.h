@@ -17,6 +17,7 @@ struct AmxBf16S8 {
   static constexpr int kColumns = AmxBf16::kColumns;
   static constexpr int kStep = AmxBf16::kStep;
   static constexpr int kDepth = AmxBf16::kDepth;
+  static constexpr bool kOverlaps = true;
 
   struct Thread : AmxBf16::Thread {
     bf16* const tiles = aligned_scratch<bf16, 19>(kDepth * kColumns);
@@ -39,10 +40,12 @@ struct AmxBf16S8 {
     }
   };
 
+  template <class Meanwhile>
   static void block(Thread& thread, const bf16* a, const int8_t* b, const int8_t* next, float* c, int64_t rows, int64_t depth,
-                    bool accumulate, int64_t lines) {
+                    bool accumulate, int64_t lines, Meanwhile& meanwhile) {
     if (std::exchange(thread.of, b) != b) make_tiles(b, depth, thread.tiles);
-    AmxBf16::block(thread, a, thread.tiles, reinterpret_cast<const bf16*>(next), c, rows, depth, accumulate, lines);
+    AmxBf16::block(thread, a, thread.tiles, reinterpret_cast<const bf16*>(next), c, rows, depth, accumulate, lines,
+                   meanwhile);
   }
 
   static ICPU_INLINE void copy(const bf16* from, int64_t count, int64_t k, int64_t r, bf16* out) {

@@ -24,7 +24,8 @@ struct AmxTiles {
   static constexpr int kRows = 16;
   static constexpr int kColumns = 32;
   static constexpr int kStep = 64 / sizeof(Element);
-  static constexpr int kDepth = 12 * kStep;  // a panel of 24 KiB
+  static constexpr bool kOverlaps = true;
+  static constexpr int kDepth = 16 * kStep;  // 32 KiB of a panel
 
   struct alignas(64) Config {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -44,14 +45,15 @@ struct AmxTiles {
     ~Thread() { _tile_release(); }
   };
 
-  static void block(Thread&, const Element* a, const Weight* b, const Weight* next, Sum* c, int64_t rows,
-                    int64_t depth, bool accumulate, int64_t lines = std::numeric_limits<int64_t>::max()) {
+  template <class Meanwhile>
+  static void block(Thread&, const Element* a, const Weight* b, const Weight* next, Sum* c, int64_t rows, int64_t depth,
+                    bool accumulate, int64_t lines, Meanwhile& meanwhile) {
     const int64_t steps = depth / kStep;
     Fetch fetch{reinterpret_cast<const char*>(next), lines > 4 * steps};
     if (rows > 16) {
-      two_rows_of_tiles(a, b, fetch, c, steps, accumulate);
+      two_rows_of_tiles(a, b, fetch, c, steps, accumulate, meanwhile);
     } else {
-      one_row_of_tiles(a, b, fetch, c, steps, accumulate);
+      one_row_of_tiles(a, b, fetch, c, steps, accumulate, meanwhile);
     }
   }
 
@@ -70,10 +72,13 @@ struct AmxTiles {
 
   // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
   static void pack(const Element* a, int64_t lda, int64_t rows, int64_t depth, Element* out) {
-    for (int64_t k = 0; k < depth; k += kStep) {
-      const __mmask64 some = bytes_of(depth - k);
-      for (int64_t r = 0; r < kBlock; ++r, out += kStep) {
-        _mm512_store_si512(out, r < rows ? _mm512_maskz_loadu_epi8(some, a + r * lda + k) : __m512i{});
+    for (int64_t start = 0; start < depth; start += kRead, out += kRead * kBlock) {
+      for (int64_t r = 0; r < kBlock; ++r) {
+        Element* to = out + r * kStep;
+        for (int64_t k = start; k < std::min(start + kRead, depth); k += kStep, to += kBlock * kStep) {
+          const __mmask64 some = bytes_of(depth - k);
+          _mm512_store_si512(to, r < rows ? _mm512_maskz_loadu_epi8(some, a + r * lda + k) : __m512i{});
+        }
       }
     }
   }
@@ -84,6 +89,7 @@ struct AmxTiles {
   }
 
   static constexpr int64_t kTile = 16 * kStep;
+  static constexpr int64_t kRead = 4 * kStep;  // neighbouring lines of a row come faster
   static constexpr int64_t kRow = kColumns * sizeof(Sum);
 
   // Lines of B to fetch in each step: 4 or 8. More at once would make the loads of this step wait.
@@ -101,8 +107,10 @@ struct AmxTiles {
     }
   };
 
+  // A streams through the L1 cache, where B has to stay.
+  template <class Meanwhile>
   static ICPU_INLINE void two_rows_of_tiles(const Element* a, const Weight* b, Fetch& fetch, Sum* c, int64_t steps,
-                                            bool accumulate) {
+                                            bool accumulate, Meanwhile& meanwhile) {
     if (accumulate) {
       _tile_loadd(0, c, kRow);
       _tile_loadd(1, c + 16, kRow);
@@ -117,13 +125,14 @@ struct AmxTiles {
     for (int64_t s = 0; s < steps; ++s, a += 2 * kTile, b += 2 * kTile) {
       fetch();
       _tile_loadd(6, b, 64);
-      _tile_loadd(4, a, 64);
+      _tile_stream_loadd(4, a, 64);
       Products::template dot<0>();
       _tile_loadd(7, b + kTile, 64);
       Products::template dot<1>();
-      _tile_loadd(5, a + kTile, 64);
+      _tile_stream_loadd(5, a + kTile, 64);
       Products::template dot<2>();
       Products::template dot<3>();
+      meanwhile();
     }
     _tile_stored(0, c, kRow);
     _tile_stored(1, c + 16, kRow);
@@ -132,8 +141,9 @@ struct AmxTiles {
   }
 
   // At most 16 rows: two chains of additions for each tile of C (even and odd steps) hide the latency.
+  template <class Meanwhile>
   static ICPU_INLINE void one_row_of_tiles(const Element* a, const Weight* b, Fetch& fetch, Sum* c, int64_t steps,
-                                           bool accumulate) {
+                                           bool accumulate, Meanwhile& meanwhile) {
     if (accumulate) {
       _tile_loadd(0, c, kRow);
       _tile_loadd(1, c + 16, kRow);
@@ -146,20 +156,21 @@ struct AmxTiles {
     int64_t s = 0;
     for (; s + 2 <= steps; s += 2, a += 4 * kTile, b += 4 * kTile) {
       fetch();
-      _tile_loadd(4, a, 64);
+      _tile_stream_loadd(4, a, 64);
       _tile_loadd(6, b, 64);
       Products::template dot<0>();
       _tile_loadd(7, b + kTile, 64);
       Products::template dot<1>();
       fetch();
-      _tile_loadd(5, a + 2 * kTile, 64);
+      _tile_stream_loadd(5, a + 2 * kTile, 64);
       _tile_loadd(6, b + 2 * kTile, 64);
       Products::template dot<2>();
       _tile_loadd(7, b + 3 * kTile, 64);
       Products::template dot<3>();
+      meanwhile();
     }
     if (s < steps) {
-      _tile_loadd(4, a, 64);
+      _tile_stream_loadd(4, a, 64);
       _tile_loadd(6, b, 64);
       Products::template dot<0>();
       _tile_loadd(7, b + kTile, 64);

@@ -7,7 +7,8 @@
 //     writes rows of A from `row` on, at most kBlock, and of each `depth` values from `from` on (a multiple of kStep), in
 //     the micro kernel's order, zeros beyond the end.
 //   epilogue(row, height, panel, width, c)
-//     gets each block of C once, complete, with leading dimension Micro::kColumns; its first column is panel * kColumns.
+//     gets rows of C, each once and complete, with leading dimension Micro::kColumns; their first column is
+//     panel * kColumns.
 // C exists only in blocks, of Micro::Sum.
 //
 // A micro kernel is a class with
@@ -15,12 +16,14 @@
 //   kBlock, kColumns  rows of a block of A, columns of a panel of B
 //   kRows             what the height of a block is a multiple of
 //   kStep, kDepth     granularity of the depth, and how much of it a panel keeps in the L1 cache (a multiple)
+//   kOverlaps         whether the vector units are idle while it multiplies
 //   Thread            an object that each thread holds while it multiplies
 //   pack(a, lda, rows, depth, out), copy(from, count, k, r, out)
 //                     rows of a row-major A into a block; values of row r, from depth k on, into a block
-//   block(thread, a, b, next, c, rows, depth, accumulate, lines)
+//   block(thread, a, b, next, c, rows, depth, accumulate, lines, meanwhile)
 //                     c (+)= a @ b for one block and a part of the depth, while `lines` cache lines of B are fetched
-//                     from `next` on. Blocks with the same b follow each other.
+//                     from `next` on. Blocks with the same b follow each other. Calls meanwhile() in each step, if it
+//                     overlaps.
 //   Few               optional: how it streams B for a few rows, see few_rows.h
 #pragma once
 
@@ -70,24 +73,68 @@ using Pack = Callback<int64_t, int64_t, int64_t, int64_t, Element*>;
 template <class Sum>
 using Epilogue = Callback<int64_t, int64_t, int64_t, int64_t, const Sum*>;
 
+// The epilogue of a block, a few rows at a time: while the tiles multiply the next block, the vector units finish this one.
+template <class Sum>
+class Finish {
+ public:
+  explicit Finish(const Epilogue<Sum>& epilogue) : epilogue_(epilogue) {}
+
+  // A complete block, to be finished within so many steps.
+  void start(int64_t row, int64_t height, int64_t panel, int64_t width, int64_t columns, const Sum* c, int64_t steps) {
+    row_ = row;
+    left_ = height;
+    panel_ = panel;
+    width_ = width;
+    columns_ = columns;
+    c_ = c;
+    share_ = ceil_div(height, steps);
+  }
+
+  ICPU_INLINE void operator()() {
+    if (left_ > 0) some(std::min(share_, left_));
+  }
+
+  void rest() {
+    if (left_ > 0) some(left_);
+  }
+
+ private:
+  ICPU_INLINE void some(int64_t height) {
+    epilogue_(row_, height, panel_, width_, c_);
+    row_ += height;
+    c_ += height * columns_;
+    left_ -= height;
+  }
+
+  const Epilogue<Sum>& epilogue_;
+  int64_t row_ = 0, left_ = 0, panel_ = 0, width_ = 0, columns_ = 0, share_ = 0;
+  const Sum* c_ = nullptr;
+};
+
+// As many parts of about the same size as parts of at most `most` would be: the size.
+inline constexpr int64_t equal_parts(int64_t total, int64_t most) {
+  return ceil_div(total, ceil_div(total, std::max<int64_t>(most, 1)));
+}
+
 // Blocks of `height` rows from `row` on, and a piece of the depth.
 struct Piece {
   int64_t row, height, blocks;
   int64_t from, depth;
 };
 
-// One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. With the
-// last of the depth, blocks of c are complete and go to the epilogue.
-template <class Micro>
+// One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. `block_of`
+// tells where each block of C is. With the last of the depth they are complete, and `finish` gets them.
+template <class Micro, class BlockOf>
 inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const Piece& piece,
-                           const typename Micro::Element* a, const typename Micro::Weight* b, int64_t panel, typename Micro::Sum* c,
-                           const Epilogue<typename Micro::Sum>& epilogue) {
+                           const typename Micro::Element* a, const typename Micro::Weight* b, int64_t panel,
+                           const BlockOf& block_of, Finish<typename Micro::Sum>& finish) {
   const int64_t depth = round_up(g.depth, Micro::kStep);
   const int64_t width = std::min<int64_t>(Micro::kColumns, g.columns - panel * Micro::kColumns);
+  const int64_t most = round_up(equal_parts(piece.depth, Micro::kDepth), Micro::kStep);
   b += (panel * depth + piece.from) * Micro::kColumns;
   const typename Micro::Weight* const next_panel = b + depth * Micro::kColumns;
-  for (int64_t k = 0; k < piece.depth; k += Micro::kDepth) {
-    const int64_t part = std::min<int64_t>(Micro::kDepth, piece.depth - k);
+  for (int64_t k = 0; k < piece.depth; k += most) {
+    const int64_t part = std::min<int64_t>(most, piece.depth - k);
     const bool first = piece.from + k == 0, last = piece.from + k + part == depth;
     // The next part of B comes while this one is used: each block fetches its share.
     const auto* const next = k + part < piece.depth ? b + part * Micro::kColumns : next_panel;
@@ -96,10 +143,13 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
     for (int64_t n = 0; n < piece.blocks; ++n) {
       const int64_t row = piece.row + n * piece.height;
       const int64_t rows = std::min(piece.height, g.rows - row);
-      auto* const block = c + n * Micro::kBlock * Micro::kColumns;
-      Micro::block(thread, a + (n * piece.depth + k) * Micro::kBlock, b, next + n * lines * kLine / int64_t(sizeof(*b)), block,
-                   rows, part, !first, lines);
-      if (last) epilogue(row, rows, panel, width, block);
+      auto* const c = block_of(n);
+      Micro::block(thread, a + (n * piece.depth + k) * Micro::kBlock, b, next + n * lines * kLine / int64_t(sizeof(*b)), c,
+                   rows, part, !first, lines, finish);
+      if (!last) continue;
+      finish.rest();
+      finish.start(row, rows, panel, width, Micro::kColumns, c, part / Micro::kStep);
+      if constexpr (!Micro::kOverlaps) finish.rest();
     }
     b += part * Micro::kColumns;
   }
@@ -127,17 +177,80 @@ struct Cut {
 template <class Micro>
 inline Cut cut(const Sizes& g, int64_t blocks) {
   constexpr int64_t size = sizeof(typename Micro::Element), fitting = kPackedBytes / (Micro::kBlock * size), most = 32;
-  const auto equal = [](int64_t total, int64_t at_most) {
-    return ceil_div(total, ceil_div(total, std::max<int64_t>(at_most, 1)));
-  };
   const int64_t depth = std::max<int64_t>(round_up(g.depth, Micro::kStep), Micro::kStep);
   blocks = std::max<int64_t>(blocks, 1);
-  const Cut rows{equal(blocks, std::min(fitting / depth, most)), depth};
-  const int64_t at_once = equal(blocks, most);
-  const Cut pieces{at_once, round_up(equal(depth, fitting / at_once), Micro::kStep)};
+  const Cut rows{equal_parts(blocks, std::min(fitting / depth, most)), depth};
+  const int64_t at_once = equal_parts(blocks, most);
+  const Cut pieces{at_once, round_up(equal_parts(depth, fitting / at_once), Micro::kStep)};
   const auto read_again = [&](const Cut& c) { return (ceil_div(blocks, c.blocks) - 1) * depth * g.columns * size; };
   const int64_t kept = 2 * (ceil_div(depth, pieces.depth) - 1) * g.rows * g.columns * int64_t(sizeof(float));
   return read_again(rows) <= read_again(pieces) + kept ? rows : pieces;
+}
+
+// How threads share C: a grid of rows and columns. Each packs the rows that it needs itself: fetching what another thread
+// has packed takes longer.
+struct Grid {
+  int64_t rows, columns;
+};
+
+// The fastest grid of at most so many threads, in units of a block's product with a panel: packing a block takes about two,
+// fetching a panel about three.
+inline Grid grid_of(int64_t blocks, int64_t panels, int64_t threads) {
+  Grid best{1, 1};
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t rows = 1; rows <= std::min(threads, blocks); ++rows) {
+    const Grid grid{rows, std::min(threads / rows, panels)};
+    const int64_t height = ceil_div(blocks, grid.rows), width = ceil_div(panels, grid.columns);
+    const int64_t cost = height * width + 2 * height + 3 * width;
+    if (cost < least) {
+      best = grid;
+      least = cost;
+    }
+  }
+  return best;
+}
+
+// What one thread computes: blocks of rows, and panels, from `begin` to `end`.
+struct Range {
+  int64_t begin, end;
+};
+
+inline Range share_of(int64_t total, int64_t part, int64_t parts) {
+  return {total * part / parts, total * (part + 1) / parts};
+}
+
+template <class Micro>
+inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, const Blocks& all, Range blocks, Range panels,
+                           const Pack<typename Micro::Element>& pack, const Epilogue<typename Micro::Sum>& epilogue) {
+  using Element = typename Micro::Element;
+  using Sum = typename Micro::Sum;
+  constexpr int64_t c_block = Micro::kBlock * Micro::kColumns;
+  const int64_t depth = round_up(g.depth, Micro::kStep), width = panels.end - panels.begin;
+  const Cut once = cut<Micro>({(blocks.end - blocks.begin) * all.height, width * Micro::kColumns, g.depth},
+                              blocks.end - blocks.begin);
+  const bool keeps = once.depth < depth;
+  Element* const a = aligned_scratch<Element, 16>(once.blocks * Micro::kBlock * once.depth);
+  // A block that waits to be finished keeps its place while the next one is multiplied.
+  const int64_t places = keeps ? width * once.blocks : depth <= Micro::kDepth ? 2 : once.blocks + 1;
+  Sum* const c = aligned_scratch<Sum, 17>(places * c_block);
+  typename Micro::Thread thread;
+  Finish<Sum> finish(epilogue);
+  for (int64_t first = blocks.begin; first < blocks.end; first += once.blocks) {
+    const int64_t count = std::min(once.blocks, blocks.end - first);
+    for (int64_t from = 0; from < depth; from += once.depth) {
+      const int64_t part = std::min(once.depth, depth - from);
+      for (int64_t n = 0; n < count; ++n) {
+        const int64_t row = (first + n) * all.height;
+        pack(row, std::min(all.height, g.rows - row), from, std::min(part, g.depth - from), a + n * part * Micro::kBlock);
+      }
+      int64_t place = 0;
+      for (int64_t panel = panels.begin; panel < panels.end; ++panel, place = (place + count) % places) {
+        const auto block_of = [&](int64_t n) ICPU_INLINE { return c + (place + n) % places * c_block; };
+        multiply_panel<Micro>(thread, g, {first * all.height, all.height, count, from, part}, a, b, panel, block_of, finish);
+      }
+    }
+    finish.rest();
+  }
 }
 
 // A product of few rows.
@@ -148,43 +261,19 @@ class Stream;
 template <class Micro>
 [[gnu::noinline]] void multiply(const Sizes& g, const typename Micro::Weight* b, int limit,
                                 const Pack<typename Micro::Element>& pack, const Epilogue<typename Micro::Sum>& epilogue) {
-  using Element = typename Micro::Element;
-  using Sum = typename Micro::Sum;
   if constexpr (requires { typename Micro::Few; }) {
     if (g.rows > 0 && g.rows <= Micro::Few::kMost) return Stream<Micro>(g, b, limit).run(pack, epilogue);
   }
-  constexpr int64_t c_block = Micro::kBlock * Micro::kColumns;
   const int threads = threads_for(g.rows * g.columns * g.depth / 64, 4000, limit);
-  const int64_t panels = ceil_div(g.columns, Micro::kColumns), depth = round_up(g.depth, Micro::kStep);
+  const int64_t panels = ceil_div(g.columns, Micro::kColumns);
   const Blocks all = blocks_of<Micro>(g);
-  const Cut once = cut<Micro>(g, all.count);
-  Element* const a = aligned_scratch<Element, 16>(once.blocks * Micro::kBlock * once.depth);
-  Sum* const kept = once.depth < depth ? aligned_scratch<Sum, 18>(panels * once.blocks * c_block) : nullptr;
-  for (int64_t first = 0; first < all.count; first += once.blocks) {
-    const int64_t blocks = std::min(once.blocks, all.count - first);
-    // Few panels: the rows are shared among threads too.
-    const int64_t shares = panels >= 4 * threads ? 1 : std::min<int64_t>(blocks, threads);
-    for (int64_t from = 0; from < depth; from += once.depth) {
-      const int64_t part = std::min(once.depth, depth - from), block_size = part * Micro::kBlock;
-      parallel_for(blocks, 1, blocks > 1 ? threads : 1, [&](int64_t begin, int64_t end) {
-        for (int64_t n = begin; n < end; ++n) {
-          const int64_t row = (first + n) * all.height;
-          pack(row, std::min(all.height, g.rows - row), from, std::min(part, g.depth - from), a + n * block_size);
-        }
-      });
-      parallel_for(panels * shares, 1, threads, [&](int64_t begin, int64_t end) {
-        typename Micro::Thread thread;
-        Sum* const own = kept ? nullptr : aligned_scratch<Sum, 17>(blocks * c_block);
-        for (int64_t unit = begin; unit < end; ++unit) {
-          const int64_t share = unit / panels, panel = unit % panels;
-          const int64_t start = blocks * share / shares, stop = blocks * (share + 1) / shares;
-          Sum* const c = kept ? kept + (panel * blocks + start) * c_block : own;
-          multiply_panel<Micro>(thread, g, {(first + start) * all.height, all.height, stop - start, from, part},
-                                a + start * block_size, b, panel, c, epilogue);
-        }
-      });
+  const Grid grid = grid_of(all.count, panels, threads);
+  parallel_for(grid.rows * grid.columns, 1, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      multiply_share<Micro>(g, b, all, share_of(all.count, n / grid.columns, grid.rows),
+                            share_of(panels, n % grid.columns, grid.columns), pack, epilogue);
     }
-  }
+  });
 }
 
 }  // namespace icpu::gemm

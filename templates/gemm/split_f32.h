@@ -29,6 +29,7 @@ struct SplitF32 {
   static constexpr int kRows = 16;
   static constexpr int kColumns = 32;
   static constexpr int kStep = 32;
+  static constexpr bool kOverlaps = false;
   static constexpr int kDepth = 1024;  // the parts of a panel take 192 KiB of the L2 cache
 
   // The parts of the panel of B that was multiplied last, in steps like those of A, with tiles as in amx_bf16.h.
@@ -50,8 +51,9 @@ struct SplitF32 {
     }
   };
 
+  template <class Meanwhile>
   static void block(Thread& thread, const Element* a, const float* b, const float* next, float* c, int64_t rows,
-                    int64_t depth, bool accumulate, int64_t lines) {
+                    int64_t depth, bool accumulate, int64_t lines, Meanwhile&) {
     alignas(64) float sum[kBlock * kColumns];
     const auto* const parts_of_a = reinterpret_cast<const uint16_t*>(a);
     Fetch fetch{reinterpret_cast<const char*>(next), ceil_div(lines * kStep, depth)};

@@ -33,6 +33,7 @@ struct Vectors {
   static constexpr int kColumns = vectors * kLanes;
   static constexpr int kStep = 16 * kPair;
   static constexpr int kDepth = depth_of_panel;
+  static constexpr bool kOverlaps = false;
   static_assert(kDepth % kStep == 0);
 
   struct Thread {
@@ -55,8 +56,9 @@ struct Vectors {
     }
   };
 
+  template <class Meanwhile>
   static void block(Thread&, const Element* a, const Weight* b, const Weight* next, Sum* c, int64_t rows, int64_t depth,
-                    bool accumulate, int64_t lines) {
+                    bool accumulate, int64_t lines, Meanwhile&) {
     multiply(a, b, next, lines, c, rows, depth, accumulate);
   }
 

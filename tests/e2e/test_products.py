@@ -18,7 +18,7 @@ needs_amx = pytest.mark.skipif(
 needs_avx512 = pytest.mark.skipif("fma_f32" not in usable_micro_kernels(detect()), reason="this CPU has no AVX-512")
 
 #: Sizes around tiles and blocks (8, 16, 32), panels (32, 48), steps (16, 32) and the part of the depth in the L1 cache
-#: (192, 384).
+#: (192, 512).
 ROWS = (1, 2, 8, 9, 15, 16, 17, 31, 32, 33, 64, 71)
 SIZES = ((32, 32), (16, 16), (33, 31), (48, 100), (384, 64), (417, 40), (800, 96))
 
@@ -102,6 +102,31 @@ def test_what_the_cache_does_not_hold_comes_in_parts(
     module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.ReLU())).to(dtype)
     compiled = torch.compile(module, backend="icpu", options={"cpp.split_float32": split})
     check(module, compiled, torch.randn(rows, depth).to(dtype))
+
+
+@pytest.mark.parametrize("size", [(70, 64, 700), (1100, 64, 30), (330, 700, 200)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "split"),
+    [
+        pytest.param(torch.bfloat16, True, marks=needs_amx, id="bf16"),
+        pytest.param(torch.float32, True, marks=needs_amx, id="split"),
+        pytest.param(torch.float32, False, marks=needs_avx512, id="fma"),
+    ],
+)
+def test_threads_share_rows_and_columns(dtype: torch.dtype, split: bool, size: tuple[int, int, int]) -> None:
+    """Few rows are shared by columns, few columns by rows, and with four threads both by both."""
+    torch.manual_seed(0)
+    rows, depth, columns = size
+    module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU())).to(dtype)
+    compiled = torch.compile(module, backend="icpu", options={"cpp.split_float32": split})
+    x = torch.randn(rows, depth).to(dtype)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3, 4, 7):
+            torch.set_num_threads(threads)
+            check(module, compiled, x)
+    finally:
+        torch.set_num_threads(before)
 
 
 @needs_amx
