@@ -1,40 +1,68 @@
-// Moves bytes as fast as one thread can: reads `read` bytes, writes `written` bytes, in step where there are both.
+// Moves the bytes of some streams once, as fast as one thread can.
 #include <immintrin.h>
 
 #include <cstdint>
 
-typedef float Line __attribute__((vector_size(64)));
+typedef int64_t Line __attribute__((vector_size(64)));
+
+enum Kind : int64_t { kRead, kUpdate, kWrite };
+
+// `lines` lines of 64 bytes from an address that is a multiple of 64.
+struct Stream {
+  Line* first;
+  int64_t lines;
+  int64_t kind;
+};
 
 static void put(Line* to, Line value, bool around_cache) {
 #ifdef __AVX512F__
-  if (around_cache) return _mm512_stream_ps(reinterpret_cast<float*>(to), reinterpret_cast<__m512>(value));
+  if (around_cache) return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(value));
 #endif
   *to = value;
 }
 
-// Addresses are multiples of 64. around_cache: with stores that do not read a line before they write it.
+// Lines [begin, end) of one stream. An update writes what it has read.
 template <bool around_cache>
-static float move(const Line* from, int64_t read, Line* to, int64_t written) {
-  const int64_t both = read < written ? read : written;
+static void move(const Stream& stream, int64_t begin, int64_t end, Line (&sums)[4]) {
+  Line* const at = stream.first;
+  if (stream.kind == kRead) {
+    int64_t i = begin;
+    for (; i + 4 <= end; i += 4) {
+      for (int k = 0; k < 4; ++k) sums[k] += at[i + k];
+    }
+    for (; i < end; ++i) sums[0] += at[i];
+  } else if (stream.kind == kUpdate) {
+    const Line zero = sums[0] ^ sums[0];
+    for (int64_t i = begin; i < end; ++i) {
+      Line value = at[i] | zero;
+      asm volatile("" : "+v"(value));  // else the store of what was there already goes away
+      at[i] = value;
+    }
+  } else {
+    for (int64_t i = begin; i < end; ++i) put(at + i, sums[0], around_cache);
+  }
+}
+
+// The streams side by side, a piece of about 2 KB of the longest one at a time.
+template <bool around_cache>
+static int64_t move_all(const Stream* streams, int64_t count) {
+  int64_t longest = 1;
+  for (int64_t s = 0; s < count; ++s) longest = streams[s].lines > longest ? streams[s].lines : longest;
+  const int64_t pieces = (longest + 31) / 32;
   Line sums[4] = {};
-  int64_t i = 0;
-  for (; i + 4 <= both; i += 4) {
-    for (int k = 0; k < 4; ++k) put(to + i + k, from[i + k], around_cache);
-  }
-  for (int64_t r = i; r + 4 <= read; r += 4) {
-    for (int k = 0; k < 4; ++k) sums[k] += from[r + k];
-  }
-  for (int64_t w = i; w + 4 <= written; w += 4) {
-    for (int k = 0; k < 4; ++k) put(to + w + k, sums[k], around_cache);
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    for (int64_t s = 0; s < count; ++s) {
+      const int64_t lines = streams[s].lines;
+      move<around_cache>(streams[s], lines * piece / pieces, lines * (piece + 1) / pieces, sums);
+    }
   }
   _mm_sfence();
   const Line all = sums[0] + sums[1] + sums[2] + sums[3];
   return all[0];
 }
 
-extern "C" float move_bytes(const void* from, int64_t read, void* to, int64_t written, int around_cache) {
-  const auto* source = static_cast<const Line*>(from);
-  auto* target = static_cast<Line*>(to);
-  return around_cache ? move<true>(source, read / 64, target, written / 64)
-                      : move<false>(source, read / 64, target, written / 64);
+// around_cache: writes with stores that do not read a line first.
+extern "C" int64_t move_bytes(const void* streams, int64_t count, int around_cache) {
+  const auto* all = static_cast<const Stream*>(streams);
+  return around_cache ? move_all<true>(all, count) : move_all<false>(all, count);
 }

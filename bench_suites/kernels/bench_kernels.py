@@ -13,9 +13,9 @@ import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench_suites.backends import compiler
-from bench_suites.kernels.bandwidth import probe, seconds
+from bench_suites.kernels.bandwidth import Traffic, probe, seconds
 from bench_suites.kernels.check import difference, exact, outcome
-from bench_suites.kernels.row import Inputs, size_of
+from bench_suites.kernels.row import Inputs, KernelRow, size_of
 from bench_suites.kernels.table import FAMILIES, Variant, variants
 from bench_suites.suites.case import tensors
 
@@ -49,12 +49,14 @@ def compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return compiler(name, lambda report: None, dynamic=False)(lambda *inputs: function(*inputs))
 
 
-def traffic(variant: Variant, inputs: Inputs, results: Inputs) -> tuple[int, int]:
-    """Bytes that are read and written at least."""
-    row = variant.row
-    return (
-        row.read(inputs) if row.read else size_of(inputs),
-        row.written(inputs) if row.written else size_of(results),
+def traffic(row: KernelRow, inputs: Inputs, results: Inputs) -> Traffic:
+    """What the kernel must move at least."""
+    others = {*row.unread, *row.updated}
+    return Traffic(
+        read=tuple(t for number, t in enumerate(inputs) if number not in others),
+        updated=tuple(inputs[number] for number in row.updated),
+        gathered=row.gathered(inputs),
+        written=size_of(results) + row.written(inputs),
     )
 
 
@@ -68,8 +70,8 @@ def test_kernel(variant: Variant, benchmark: BenchmarkFixture) -> None:
         stock(*inputs)
         return
     icpu(*inputs)
-    read, written = traffic(variant, inputs, tuple(tensors(stock(*inputs))))
-    move = probe(read, written)
+    moved = traffic(row, inputs, tuple(tensors(stock(*inputs))))
+    move = probe(moved)
     times: dict[str, list[float]] = {"stock": [], "moving": []}
 
     def others() -> None:
@@ -80,7 +82,7 @@ def test_kernel(variant: Variant, benchmark: BenchmarkFixture) -> None:
     rounds = min(max(int(SECONDS / round_time), ROUNDS[0]), ROUNDS[1])
     benchmark.pedantic(icpu, args=inputs, setup=others, rounds=rounds, iterations=1, warmup_rounds=WARM_ROUNDS)
     medians = {name: statistics.median(values[-rounds:]) for name, values in times.items()}
-    benchmark.extra_info |= {"name": variant.name, **medians, "moved": read + written, "streaming": row.streaming}
+    benchmark.extra_info |= {"name": variant.name, **medians, "moved": moved.bytes, "streaming": row.streaming}
 
 
 def check(variant: Variant, inputs: Inputs, icpu: Callable[..., Any]) -> None:

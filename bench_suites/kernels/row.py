@@ -23,7 +23,10 @@ class KernelRow:
     inputs: builds the tensors in float32 (or integers), from torch's random stream.
     dtypes: what the floating inputs are converted to, one benchmark each.
     streaming: one pass over operands larger than the L2 cache, so that the memory's bandwidth is the bound.
-    read, written: bytes that cross memory, given the tensors; None for all inputs and all outputs, once each.
+    unread, updated: numbers of the inputs that are not read from end to end, and of those that are written in place;
+        the others are read once.
+    gathered: bytes that are read of the unread inputs, given the inputs.
+    written: bytes that are written besides the results, given the inputs.
     random: the results depend on the backend's random stream, so that only icpu's are compared with eager's.
     """
 
@@ -32,8 +35,10 @@ class KernelRow:
     inputs: Callable[[Pick], Inputs]
     dtypes: tuple[torch.dtype, ...] = (F32,)
     streaming: bool = False
-    read: Callable[[Inputs], int] | None = None
-    written: Callable[[Inputs], int] | None = None
+    unread: tuple[int, ...] = ()
+    updated: tuple[int, ...] = ()
+    gathered: Callable[[Inputs], int] = lambda inputs: 0
+    written: Callable[[Inputs], int] = lambda inputs: 0
     random: bool = False
 
     def build(self, dtype: torch.dtype, *, tiny: bool) -> Inputs:

@@ -84,8 +84,9 @@ def _lookup(pick: Pick) -> Inputs:
 
 
 def _looked_up(inputs: Inputs) -> int:
+    """Bytes of the rows of a table, each once."""
     index, table = inputs[:2]
-    return size_of((index,)) + index.numel() * table.shape[-1] * table.element_size()
+    return index.unique().numel() * table.shape[-1] * table.element_size()
 
 
 def _embed(tokens: torch.Tensor, words: torch.Tensor, places: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -121,7 +122,7 @@ def _cache(pick: Pick) -> Inputs:
     return randn(1, heads, pick(2048, 12), width), randn(1, heads, length, width), position
 
 
-def _both_ways(inputs: Inputs) -> int:
+def _written_part(inputs: Inputs) -> int:
     return size_of(inputs[1:2])
 
 
@@ -175,10 +176,10 @@ MOVEMENT = (
         lambda p: (_image(p)[0][:1],),
     ),
     KernelRow("upsample_nearest", lambda x: F.interpolate(x, scale_factor=2.0), lambda p: (_image(p)[0][:1],)),
-    KernelRow("embedding", F.embedding, _lookup, BOTH, streaming=True, read=_looked_up),
-    KernelRow("embedding_and_layer_norm", _embed, _text, BOTH, streaming=True, read=_looked_up),
+    KernelRow("embedding", F.embedding, _lookup, BOTH, streaming=True, unread=(1,), gathered=_looked_up),
+    KernelRow("embedding_and_layer_norm", _embed, _text, BOTH, streaming=True, unread=(1,), gathered=_looked_up),
     KernelRow("relative_position_bias", _relative_bias, _window_scores, BOTH),
-    KernelRow("write_key_cache", _write_cache, _cache, BOTH, read=_both_ways, written=_both_ways),
+    KernelRow("write_key_cache", _write_cache, _cache, BOTH, unread=(0,), written=_written_part),
     KernelRow(
         "select_columns",
         lambda x, i: x[:, i] * 2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from bench_suites.kernels.row import BF16, F32, Inputs, KernelRow, Pick, size_of
+from bench_suites.kernels.row import BF16, F32, Inputs, KernelRow, Pick
 
 BOTH = (F32, BF16)
 aten = torch.ops.aten
@@ -72,10 +72,6 @@ def _momentum(weight: torch.Tensor, grad: torch.Tensor, buffer: torch.Tensor) ->
     return weight.sum()
 
 
-def _three_states(inputs: Inputs) -> int:
-    return size_of((inputs[0], inputs[2], inputs[3]))
-
-
 def _image(pick: Pick) -> torch.Tensor:
     side = pick(56, 6)
     return randn(pick(16, 2), pick(64, 24), side, side).to(memory_format=torch.channels_last)
@@ -109,8 +105,8 @@ TRAINING = (
         BOTH,
         streaming=True,
     ),
-    KernelRow("adamw_update", _adamw, _state, streaming=True, written=_three_states),
-    KernelRow("sgd_update", _momentum, _three, streaming=True, written=lambda i: size_of((i[0], i[2]))),
+    KernelRow("adamw_update", _adamw, _state, streaming=True, updated=(0, 2, 3)),
+    KernelRow("sgd_update", _momentum, _three, streaming=True, updated=(0, 2)),
     KernelRow("gradient_norm", lambda g: g.float().pow(2).sum().sqrt(), lambda p: (_two(p)[0],), BOTH, streaming=True),
     KernelRow(
         "bias_gradient",
@@ -124,6 +120,7 @@ TRAINING = (
         "max_pool_backward",
         lambda g, x, i: aten.max_pool2d_with_indices_backward(g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, i),
         _pooled,
+        unread=(1,),
     ),
     KernelRow("embedding_backward", lambda g, i: aten.embedding_dense_backward(g, i, 8000, -1, False), _lookup, BOTH),
     KernelRow(
