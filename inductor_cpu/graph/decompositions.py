@@ -72,8 +72,16 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
     table = dict(core_aten_decompositions().items())
     for name in _EXTRA:
         table.update({op: decomposition_table[op] for op in _overloads(name) if op in decomposition_table})
+    fma = getattr(torch.ops.prims, "fma", None)  # there once Dynamo has taken an in-place addcmul or addcdiv apart
+    if fma is not None:
+        table[fma.default] = _fma
     excluded = {op for name in _WHOLE for op in _overloads(name)} | set(lowered)
     return {op: function for op, function in table.items() if op not in excluded and not _is_random(op)}
+
+
+def _fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor) -> Any:
+    """a * b + c, rounded once in low precision."""
+    return aten.addcmul(c, a, b) if isinstance(b, torch.Tensor) else aten.add(c, a, alpha=b)
 
 
 def _overloads(name: str) -> list[Any]:

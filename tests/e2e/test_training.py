@@ -103,3 +103,23 @@ def test_loads_that_become_equal_in_a_fused_kernel() -> None:
     mark = torch.arange(5.0, dtype=torch.float64)
     want, have = (torch.autograd.grad(f(x), x, mark) for f in (function, torch.compile(function, backend="icpu")))
     torch.testing.assert_close(have, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_optimizer_step_with_in_place_fused_multiplies_is_one_loop(dtype: torch.dtype) -> None:
+    def step(weight: torch.Tensor, grad: torch.Tensor, square: torch.Tensor, beta: torch.Tensor) -> None:
+        square.mul_(0.9).addcmul_(grad, grad, value=0.1)
+        weight.addcdiv_(grad, square.sqrt() + 1e-8, value=-1e-3)
+        weight.add_(grad, alpha=beta)
+
+    inputs = tuple(torch.randn(40, 20).abs().to(dtype) for _ in range(3))
+    ours, eager, exact = ([t.clone() for t in inputs] for _ in range(3))
+    exact = [t.double() for t in exact]
+    compiled, reports = compile_counted(step)
+    compiled(*ours, torch.tensor(0.5))
+    step(*eager, torch.tensor(0.5))
+    step(*exact, torch.tensor(0.5, dtype=torch.float64))
+    assert [r.extern_calls for r in reports] == [0]
+    assert sum(len(r.kernels) for r in reports) == 1
+    for mine, theirs, best in zip(ours, eager, exact, strict=True):
+        assert (mine - best).abs().max() <= 2 * (theirs - best).abs().max() + torch.finfo(dtype).eps
