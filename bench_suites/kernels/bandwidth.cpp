@@ -14,11 +14,21 @@ struct Stream {
   int64_t kind;
 };
 
+static const int64_t kAhead = 32;  // lines: 2 KB
+
 static void put(Line* to, Line value, bool around_cache) {
 #ifdef __AVX512F__
   if (around_cache) return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(value));
 #endif
   *to = value;
+}
+
+static void ask(const Line* line, bool to_write) {
+  if (to_write) {
+    asm volatile("prefetchw %0" : : "m"(*reinterpret_cast<const char*>(line)));
+  } else {
+    __builtin_prefetch(line);
+  }
 }
 
 // Lines [begin, end) of one stream. An update writes what it has read.
@@ -28,18 +38,23 @@ static void move(const Stream& stream, int64_t begin, int64_t end, Line (&sums)[
   if (stream.kind == kRead) {
     int64_t i = begin;
     for (; i + 4 <= end; i += 4) {
+      for (int k = 0; k < 4; ++k) ask(at + i + k + kAhead, false);
       for (int k = 0; k < 4; ++k) sums[k] += at[i + k];
     }
     for (; i < end; ++i) sums[0] += at[i];
   } else if (stream.kind == kUpdate) {
     const Line zero = sums[0] ^ sums[0];
     for (int64_t i = begin; i < end; ++i) {
+      ask(at + i + kAhead, true);
       Line value = at[i] | zero;
       asm volatile("" : "+v"(value));  // else the store of what was there already goes away
       at[i] = value;
     }
   } else {
-    for (int64_t i = begin; i < end; ++i) put(at + i, sums[0], around_cache);
+    for (int64_t i = begin; i < end; ++i) {
+      if (!around_cache) ask(at + i + kAhead, true);
+      put(at + i, sums[0], around_cache);
+    }
   }
 }
 

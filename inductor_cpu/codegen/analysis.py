@@ -11,8 +11,12 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.periodic import period
 
 STAGE = "codegen"
+
+#: Loads that repeat after at most so many elements read them from a table of the kernel's own.
+LONGEST_PERIOD = 64
 
 
 def value_position(symbol: Sym) -> int:
@@ -149,15 +153,31 @@ class Facts:
 
     def _aligned_access(self, position: int) -> str:
         """A gather may be contiguous within vectors, which start at multiples of the lanes: a division by a multiple of
-        the lanes is the same for all of them."""
+        the lanes is the same for all of them. Or a load may repeat with a short period: "periodic"."""
         expr = self.address(position)
         loop, lanes = self.kernel.vector.loop, self.kernel.vector.lanes
+        if position in self.periods:
+            return "periodic"
         if loop is None or any(s.kind == "value" for s in expr.symbols):
             return "gather"
         count = None if loop.size is None else loop.size + (lanes - 1)
         block, lane = Sym("block", "loop", None if count is None else count // lanes), loop_var("lane", lanes)
         by_block = expr.substitute({loop: of(block) * lanes + of(lane)})
         return "contiguous" if by_block.coefficient(lane) == 1 else "gather"
+
+    @cached_property
+    def periods(self) -> dict[int, tuple[Expr, int]]:
+        """Loads without a mask that repeat along the vectorized loop: (address of the first element, number)."""
+        found: dict[int, tuple[Expr, int]] = {}
+        loop, stored = self.kernel.vector.loop, {store.buffer for store in self.kernel.stores}
+        for k, instr in enumerate(self.kernel.body):
+            if loop is None or not isinstance(instr, Load) or self.access.get(k) != "gather":
+                continue
+            repeated = period(instr.index[0], loop)
+            plain = instr.mask is None and instr.buffer not in stored
+            if plain and repeated is not None and repeated[1] <= LONGEST_PERIOD:
+                found[k] = repeated
+        return found
 
     def store_access(self, number: int) -> str:
         """The access of a store; "uniform" for all stores of scalar code."""

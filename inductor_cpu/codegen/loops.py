@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from inductor_cpu.codegen.analysis import STAGE, Facts, store_operands
 from inductor_cpu.codegen.cxx import LANE, NARROW, SCALAR
 from inductor_cpu.codegen.text import Writer
-from inductor_cpu.codegen.tuning import Choices, cascade_needed, unroll_of, vertical_units
+from inductor_cpu.codegen.tuning import Choices, cascade_needed, pointwise_units, unroll_of, vertical_units
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ONE, Expr, Sym, const, of, product
@@ -74,6 +74,7 @@ class Loops:
     def emit(self) -> None:
         """Write the body of the kernel."""
         needed = self._needed_before_phases()
+        self.values.open_periods()
         with ExitStack() as stack:
             for level in range(self.facts.outer_level + 1):
                 if level:
@@ -197,7 +198,7 @@ class Loops:
             with self.writer.block(f"for (int64_t {name} = {begin}; {name} < {end}; ++{name})"):
                 yield
             return
-        units = vertical_units(self.facts)
+        units = max(vertical_units(self.facts), pointwise_units(self.facts))
         function = "for_blocks" if units > 1 else "for_vectors"
         arguments = f"<{max(units, unroll)}{self._ends(loop)}>"
         part = " part" if unroll > 1 else ""
@@ -292,6 +293,7 @@ class Loops:
 
     # -- phases ------------------------------------------------------------------------------------------------------
     def _phase(self, number: int, phase: Phase) -> None:
+        self.values.phase = number
         arguments = [self._reduce(k).arg for k in phase.reduces]
         roots = arguments + [k for n in phase.stores for k in store_operands(self.kernel.stores[n])]
         done = self._reduces() & self._written
@@ -420,6 +422,7 @@ class Loops:
 
     # -- after the phases --------------------------------------------------------------------------------------------
     def _outer_stores(self) -> None:
+        self.values.phase = None
         inside = {n for phase in self.kernel.phases for n in phase.stores}
         rest = [n for n in range(len(self.kernel.stores)) if n not in inside]
         needed = self.facts.closure(

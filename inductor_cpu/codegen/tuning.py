@@ -9,7 +9,9 @@ import torch
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import Phase
-from inductor_cpu.ir.nodes import Const
+from inductor_cpu.ir.nodes import Const, Scalar
+from inductor_cpu.ir.ops import OPS
+from inductor_cpu.ir.scatter import is_scatter
 
 #: Copies of the accumulators in a reduction over lanes: enough to hide the latency of an add.
 MAX_UNROLL = 4
@@ -20,6 +22,12 @@ LONG_BODY = 24
 #: Terms that one lane may add up before rounding errors call for a cascade.
 MAX_CHAIN = 512
 
+
+#: Units per vector where lanes are results, if the body is light: a row of a few hundred channels is then read once.
+MAX_UNITS = 8
+
+#: Ops of this cost need registers for their own constants.
+HEAVY = 20
 
 #: Bytes of values that a block of columns may keep: a part of the L2 cache.
 KEPT_BYTES = 256 << 10
@@ -69,8 +77,46 @@ def vertical_units(facts: Facts) -> int:
     size = None if vector.size is None else vector.size.as_int
     terms = _extent([s.size for s in kernel.inner if s.size is not None]) or 1
     kept = sum(kernel.body[k].dtype.itemsize for k in kernel.kept) * terms * lanes
-    fitting = (units for units in (4, 2) if units * kept <= KEPT_BYTES and (size is None or size >= units * lanes))
-    return next(fitting, 1)
+    most = MAX_UNITS if size is not None and lanes >= 16 and _is_light(facts) else 4
+    if size is None:
+        return next((units for units in (4, 2) if units * kept <= KEPT_BYTES), 1)
+    vectors = size // lanes
+    fitting = [units for units in range(2, most + 1) if units <= vectors and units * kept <= KEPT_BYTES]
+    return min(fitting, key=lambda units: (vectors // units + vectors % units, -units), default=1)
+
+
+def _is_light(facts: Facts) -> bool:
+    """Whether no value inside the loops takes many registers."""
+    inside = [i for k, i in enumerate(facts.kernel.body) if facts.level[k] > facts.outer_level]
+    wide = any(instr.dtype.itemsize > 4 for instr in inside)
+    return not wide and all(OPS[instr.op].cost < HEAVY for instr in inside if isinstance(instr, Scalar))
+
+
+def _itemsize(facts: Facts, access: int) -> int:
+    kernel = facts.kernel
+    return kernel.body[access if access >= 0 else kernel.stores[-1 - access].value].dtype.itemsize
+
+
+_SIMPLE = ("contiguous", "uniform", "periodic")
+
+
+def pointwise_units(facts: Facts) -> int:
+    """Units per vector of a pointwise kernel: several if one does not fill a register with the narrowest operand."""
+    kernel = facts.kernel
+    vector = kernel.vector.loop
+    if vector is None or kernel.inner or vector != kernel.outer[-1] or facts.tile is not None:
+        return 1
+    if any(map(is_scatter, kernel.stores)):
+        return 1
+    if len(kernel.body) > LONG_BODY or not all(facts.load_access(a) in _SIMPLE for a in facts.access):
+        return 1
+    if any(_needs_alignment(facts, access, vector) for access in facts.access):
+        return 1
+    narrowest = min((_itemsize(facts, a) for a in facts.access if facts.load_access(a) == "contiguous"), default=4)
+    widest = max((instr.dtype.itemsize for k, instr in enumerate(kernel.body) if facts.varying[k]), default=4)
+    units = min(4 // min(narrowest, 4), 16 // max(widest, 4))
+    size = None if vector.size is None else vector.size.as_int
+    return units if size is None or size >= units * kernel.vector.lanes else 1
 
 
 def cascade_needed(facts: Facts, dtype: torch.dtype, vector: bool) -> bool:

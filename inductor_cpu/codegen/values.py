@@ -9,9 +9,11 @@ import torch
 from inductor_cpu.codegen.address import VectorIndex, scalar_text
 from inductor_cpu.codegen.analysis import STAGE, Facts, value_position
 from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, ROUND, SCALAR, literal
+from inductor_cpu.codegen.prefetch import plan_ahead
 from inductor_cpu.codegen.scalar import DIVISIONS
 from inductor_cpu.codegen.scalar import SCALAR as SCALAR_OPS
 from inductor_cpu.codegen.text import Writer
+from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
 from inductor_cpu.codegen.vector import LEAVES_RANGE
 from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
@@ -39,6 +41,8 @@ class Values:
         self._symbols |= {s: f"r{i}" for i, s in enumerate(self.kernel.inner)}
         if self.kernel.product is not None:
             self._enter_product(self.kernel.product)
+        self._ahead = plan_ahead(facts, vertical_units(facts)) if facts.kernel.product is None else {}
+        self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:
             self._symbols[self._tile_start] = self.tile_name("start")
@@ -85,11 +89,14 @@ class Values:
 
     def address(self, buffer: str, expr: Expr) -> str:
         """A pointer to the element of a buffer at an offset."""
-        offset = self.expr(expr)
+        offset, pointer = self.expr(expr), self._pointer(buffer)
+        return pointer if offset == "0" else f"{pointer} + {offset}"
+
+    def _pointer(self, buffer: str) -> str:
         pointer = self._pointers.get(buffer)
         if pointer is None:
             raise InternalError(STAGE, f"{self.kernel.label}: buffer {buffer} is not an argument of the kernel")
-        return pointer if offset == "0" else f"{pointer} + {offset}"
+        return pointer
 
     # -- values ------------------------------------------------------------------------------------------------------
     def emit(self, position: int) -> None:
@@ -101,6 +108,7 @@ class Values:
         if isinstance(instr, Index):
             text = self._index(instr.expr, vector=vector)
         elif isinstance(instr, Load):
+            self._fetch_ahead(position, instr.buffer, "fetch")
             text = self._load(position, instr)
         elif isinstance(instr, Scalar):
             text = self._scalar_op(position, instr, vector=vector)
@@ -168,6 +176,17 @@ class Values:
         assert self.facts.tile is not None
         return f"{name} + ({self.symbol(self.facts.tile.loop)} - {self.tile_name('start')}) * icpu::kLanes"
 
+    # -- short tables ------------------------------------------------------------------------------------------------
+    def open_periods(self) -> None:
+        """Declare the tables of loads that repeat: as many elements more than a period as a vector reads."""
+        units = max(vertical_units(self.facts), pointwise_units(self.facts))
+        for k, (first, length) in sorted(self.facts.periods.items()):
+            load = self.kernel.body[k]
+            assert isinstance(load, Load)
+            kind = ELEMENT[load.dtype]
+            self.writer.line(f"alignas(64) {kind} period{k}[{length + units * self.kernel.vector.lanes}];")
+            self.writer.line(f"icpu::repeat({self.address(load.buffer, first)}, {length}, period{k});")
+
     # -- loads -------------------------------------------------------------------------------------------------------
     def _load(self, position: int, load: Load) -> str:
         if self.facts.tile is not None and position in self.facts.tile.loads:
@@ -180,6 +199,9 @@ class Values:
         extra = ""
         if mask_varies and load.mask is not None:
             extra = f", {self.operand(load.mask, vector=True)}, {self._fill(load, vector=True)}"
+        if access == "periodic":
+            loop, length = self.symbol(self.kernel.vector.loop or _NO_SYMBOL), self.facts.periods[position][1]
+            return f"icpu::load(period{position} + {loop} % {length}, lanes)"
         if access in ("uniform", "contiguous"):
             function = "load" if access == "contiguous" else "load_uniform"
             text = f"icpu::{function}({self.address(load.buffer, load.index[0])}, lanes{extra})"
@@ -193,6 +215,15 @@ class Values:
         if load.mask is None:
             return text
         return f"{self.operand(load.mask, vector=False)} ? {text} : {self._fill(load, vector=vector)}"
+
+    def _fetch_ahead(self, access: int, buffer: str, function: str) -> None:
+        """Ask for memory that a load (or the store number -1 - access) will need later."""
+        ahead = self._ahead.get(access)
+        if ahead is None or (ahead.phase is not None and ahead.phase != self.phase):
+            return
+        there = self.expr(self.facts.address(access) + ahead.distance)
+        suffix = "_far" if ahead.far else ""
+        self.writer.line(f"icpu::{function}{suffix}({self._pointer(buffer)}, {there}, lanes);")
 
     # -- ops ---------------------------------------------------------------------------------------------------------
     def _scalar_op(self, position: int, instr: Scalar, *, vector: bool) -> str:
@@ -303,6 +334,7 @@ class Values:
         extra = f", {self.operand(store.mask, vector=True)}" if masked and store.mask is not None else ""
         if access == "contiguous":
             function = "store_add" if store.mode == "add" else "store"
+            self._fetch_ahead(-1 - number, store.buffer, "fetch_to_write")
             return f"icpu::{function}({self.address(store.buffer, store.index[0])}, {value}, lanes{extra});"
         base, lanes = self.offsets(store.index[0])
         pointer = self._pointers[store.buffer]

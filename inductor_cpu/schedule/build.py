@@ -9,7 +9,14 @@ from inductor_cpu.ir.kernel import Kernel, KernelArg, VectorPlan
 from inductor_cpu.ir.nodes import Buffer, Gemm, Load, LoopNest
 from inductor_cpu.schedule.cost import body_cost
 from inductor_cpu.schedule.epilogue import block_nest, block_vectors, epilogue_work, product_args, product_sizes
-from inductor_cpu.schedule.flat import expressions, fixes_order, merge_loops, ordered, substitute_loops
+from inductor_cpu.schedule.flat import (
+    expressions,
+    fixes_order,
+    merge_loops,
+    merge_short_loop,
+    ordered,
+    substitute_loops,
+)
 from inductor_cpu.schedule.fuse import Group
 from inductor_cpu.schedule.phases import kept_values, split_phases
 from inductor_cpu.schedule.share import share
@@ -23,7 +30,7 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
         return _build_product(group, group.gemm, nest, buffers, lanes)
     if not group.inner:
         nest = replace(nest, dims=ordered(nest, nest.dims))
-    nest = merge_loops(nest)
+    nest = merge_short_loop(merge_loops(nest), lanes)
     vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes, fixes_order(nest.body))
     nest, vector, parallel = share(nest, vector, cores)
     nest, vector = _renamed(nest, vector)

@@ -144,6 +144,32 @@ def _merge_level(nest: LoopNest, loops: Sequence[Sym], names: Iterator[str]) -> 
     return nest, tuple(dims)
 
 
+def merge_short_loop(nest: LoopNest, lanes: int) -> LoopNest:
+    """The innermost loop of a pointwise nest, where it is shorter than a vector, merged with the one around it: memory
+    is contiguous along both, and what depends on the short one alone (the mean of each colour) repeats."""
+    if len(nest.dims) < 2 or nest.reduce_dims or any(map(is_scatter, nest.stores)):
+        return nest
+    outer, inner = nest.dims[-2:]
+    if outer.size is None or inner.size is None or not 1 < (inner.size.as_int or 0) < lanes:
+        return nest
+    stored = {store.buffer for store in nest.stores}
+    loads = [i for i in nest.body if isinstance(i, Load) and i.mask is None and i.buffer not in stored]
+    short = {id(i) for i in loads if _reads_only(i.index[0], inner)}
+    others = [i for i in nest.body if id(i) not in short]
+    exprs = expressions(others, nest.stores)
+    if not short or not all(_may_merge(expr, outer, inner) and expr.coefficient(inner) is not None for expr in exprs):
+        return nest
+    symbol = loop_var(f"{outer.name}_{inner.name}", outer.size * inner.size)
+    merged = substitute_loops(nest, {outer: of(symbol) // inner.size, inner: of(symbol) % inner.size})
+    return replace(merged, dims=(*nest.dims[:-2], symbol))
+
+
+def _reads_only(address: Expr, loop: Sym) -> bool:
+    """Whether an address goes in steps of 1 along one loop and depends on no other."""
+    own = address.coefficient(loop) == 1
+    return own and all(symbol == loop or symbol.kind == "size" for symbol in address.symbols)
+
+
 def expressions(body: Sequence[Instr], stores: Sequence[Store]) -> list[Expr]:
     """Every index expression of a flat body."""
     found = [i.index[0] if isinstance(i, Load) else i.expr for i in body if isinstance(i, (Load, Index))]

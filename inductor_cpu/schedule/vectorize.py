@@ -15,6 +15,7 @@ import torch
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import VectorPlan
 from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Scan, Store
+from inductor_cpu.ir.periodic import period
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
 from inductor_cpu.ir.scatter import is_scatter, keeps_apart, reads_what_others_write
 from inductor_cpu.schedule.cost import hint
@@ -135,6 +136,8 @@ def _access_cost(
     """A strided access that is contiguous along another outer loop is read as a tile and turned over in registers; not
     within a reduction, whose loops are further inside than the tile's."""
     kind = access_kind(address, loop, body, inner)
+    if kind == "gather" and period(address, loop) is not None:
+        return REPEATED_COST
     if kind == "contiguous" and any(o != loop and o not in address.symbols for o in outer):
         return REPEATED_COST
     tiles = dtype not in _NO_TILES and not inner and any(o != loop and address.coefficient(o) == 1 for o in outer)

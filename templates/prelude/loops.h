@@ -29,13 +29,14 @@ inline ICPU_INLINE void for_vectors(int64_t begin, int64_t end, const Step& step
   }
 }
 
-// [begin, end) by vectors of U units, then by single units.
+// [begin, end) by vectors of U units, then by half as many units, and so on.
 template <int U, Ends ends = Ends::kTail, class Step>
 inline ICPU_INLINE void for_blocks(int64_t begin, int64_t end, const Step& step) {
   int64_t i = begin;
   for (; i + U * kLanes <= end; i += U * kLanes) step(i, Full<U>{}, 0);
-  for (; i + kLanes <= end; i += kLanes) step(i, Full<1>{}, 0);
-  if constexpr (ends == Ends::kTail) {
+  if constexpr (U > 1) {
+    for_blocks<U / 2, ends>(i, end, step);
+  } else if constexpr (ends == Ends::kTail) {
     if (i < end) step(i, Tail(end - i), 0);
   }
 }

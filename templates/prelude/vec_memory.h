@@ -239,6 +239,43 @@ inline void store(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes, c
   for (int u = 0; u < Lanes::units; ++u) store_unit(p + u * kLanes, wanted.m[u], unit_of(v, u));
 }
 
+// Asks for the cache lines of a vector at an index: to read it soon, or in a while, or to write it soon. The index may lie
+// beyond the memory.
+template <class T, class Lanes>
+inline uintptr_t place_of(const T* p, int64_t index, const Lanes&, int line) {
+  return reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(index) * sizeof(T) + static_cast<uintptr_t>(line) * 64;
+}
+template <class T, class Lanes>
+inline constexpr int lines_of = (Lanes::units * kLanes * int(sizeof(T)) + 63) / 64;
+
+template <class T, class Lanes>
+inline void fetch(const T* p, int64_t index, const Lanes& lanes) {
+#pragma GCC unroll 8
+  for (int line = 0; line < lines_of<T, Lanes>; ++line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(place_of(p, index, lanes, line)));
+  }
+}
+template <class T, class Lanes>
+inline void fetch_far(const T* p, int64_t index, const Lanes& lanes) {
+#pragma GCC unroll 8
+  for (int line = 0; line < lines_of<T, Lanes>; ++line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(place_of(p, index, lanes, line)), 0, 2);
+  }
+}
+template <class T, class Lanes>
+inline void fetch_to_write(const T* p, int64_t index, const Lanes& lanes) {
+#pragma GCC unroll 8
+  for (int line = 0; line < lines_of<T, Lanes>; ++line) {
+    asm volatile("prefetchw %0" : : "m"(*reinterpret_cast<const char*>(place_of(p, index, lanes, line))));
+  }
+}
+
+// table[i] = p[i % length].
+template <class T, int N>
+inline void repeat(const T* p, int length, T (&table)[N]) {
+  for (int i = 0; i < N; ++i) table[i] = p[i % length];
+}
+
 // p[lane] += v[lane]; not atomic.
 template <class T, class Lanes>
 inline void store_add(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes) {

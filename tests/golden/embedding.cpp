@@ -1,6 +1,6 @@
 // Loops: i0 < n0, i1 < 768, the first 2 shared among threads.
 // Vectors: 8 lanes (avx2) along i1, pointwise.
-extern "C" int64_t icpu_e8dde40a85232494665e3b12(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_423fb851bb86ba42cd30bde6(void* const* buffers, const int64_t* sizes) {
   const int64_t* const p0 = static_cast<const int64_t*>(buffers[0]);
   const bool* const p1 = static_cast<const bool*>(buffers[1]);
   const float* const p2 = static_cast<const float*>(buffers[2]);
@@ -16,6 +16,7 @@ extern "C" int64_t icpu_e8dde40a85232494665e3b12(void* const* buffers, const int
     const bool v3 = icpu::load(p1 + i0);
     icpu::for_vectors<1, icpu::Ends::kWhole>(begin, end, [&](const int64_t i1, const auto lanes, const int) ICPU_INLINE {
       const auto v4 = v3 ? icpu::load(p2 + v2 * 768 + i1, lanes) : lanes.vec(0.0f);
+      icpu::fetch_to_write(p3, 512 + i0 * 768 + i1, lanes);
       icpu::store(p3 + i0 * 768 + i1, v4, lanes);
     });
   });

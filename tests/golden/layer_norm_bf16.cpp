@@ -1,7 +1,7 @@
 // Loops: i0 < n0, the first 1 shared among threads.
 // Inner loops: r0 < 67, in 3 phases.
 // Vectors: 16 lanes (avx512) along r0, lanes of one result.
-extern "C" int64_t icpu_2784fe1303fa9e658671e61a(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_ea2cde6740a6ca41a1d86be9(void* const* buffers, const int64_t* sizes) {
   const icpu::bf16* const p0 = static_cast<const icpu::bf16*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   icpu::bf16* const p2 = static_cast<icpu::bf16*>(buffers[2]);
@@ -13,6 +13,7 @@ extern "C" int64_t icpu_2784fe1303fa9e658671e61a(void* const* buffers, const int
       alignas(64) float row1[80];
       icpu::Sum<icpu::value_t<float>> acc3[4];
       icpu::for_vectors<4>(0, 67, [&](const int64_t r0, const auto lanes, const int part) ICPU_INLINE {
+        icpu::fetch(p0, 1024 + i0 * 67 + r0, lanes);
         const auto v0 = icpu::load(p0 + i0 * 67 + r0, lanes);
         const auto v1 = v0;
         icpu::store(row1 + r0, v1, icpu::Full<1>{});
@@ -38,6 +39,7 @@ extern "C" int64_t icpu_2784fe1303fa9e658671e61a(void* const* buffers, const int
         const auto v13 = v5 * lanes.vec(v11);
         const auto v14 = v13 * v12;
         const auto v15 = v14;
+        icpu::fetch_to_write(p2, 1024 + i0 * 67 + r0, lanes);
         icpu::store(p2 + i0 * 67 + r0, v15, lanes);
       });
       icpu::store(p3 + i0, v4);

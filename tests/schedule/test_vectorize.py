@@ -256,3 +256,21 @@ def test_single_elements_share_a_kernel() -> None:
     counters = [torch.tensor(k) for k in range(40)]
     kernel = only_kernel(scheduled(lambda *c: [x.add_(1) for x in c], *counters))
     assert (kernel.outer, kernel.inner, kernel.vector.reasons) == ((), (), (Reason.NO_LOOP.value,))
+
+
+def test_a_loop_over_three_colours_becomes_one_with_the_pixels() -> None:
+    def normalize(photo: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        return photo.permute(0, 3, 1, 2).float() - mean[:, None, None]
+
+    photo = torch.randint(0, 256, (2, 5, 7, 3), dtype=torch.uint8)
+    kernel = only_kernel(scheduled(normalize, photo, torch.randn(3)))
+    assert [loop.size for loop in kernel.outer] == [2 * 5 * 7 * 3]
+    assert kernel.vector.loop == kernel.outer[0]
+
+
+def test_a_short_loop_stays_one_where_its_operand_is_written() -> None:
+    def shift(x: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        mean.add_(1)
+        return x - mean
+
+    scheduled(shift, torch.randn(50, 3), torch.randn(3))

@@ -1,0 +1,173 @@
+"""How far ahead the accesses of a streaming kernel ask for memory.
+
+The processor's own prefetchers stop at the end of every page and start late on stores: a loop that only copies gets
+60 % of the bandwidth. An access of much memory therefore asks for the lines that it will need some 2 KB later, in the
+order in which the loops run. Rows that several passes read are asked for a row ahead, by the pass that computes most:
+then memory works while the processor does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from inductor_cpu.codegen.analysis import Facts, store_operands
+from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.nodes import Load, Reduce, Scalar, Store
+from inductor_cpu.ir.ops import OPS
+
+#: How far ahead an access asks for memory: several times what is on its way at a time.
+AHEAD_BYTES = 2048
+
+#: An operand of fewer bytes is taken to be in a cache already.
+STREAM_BYTES = 1 << 20
+
+#: What a pass over the inner loops reads and a later pass finds in the cache.
+PASS_BYTES = 512 << 10
+
+#: Rows of more bytes are asked for into the second-level cache: the first one has no place for a row ahead.
+FAR_BYTES = 16 << 10
+
+#: Fewer steps than so many times the distance leave too much that is asked for beyond the end.
+LEAST_STEPS = 4
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """distance: in elements. phase: the only one that asks, None for each that has the access. far: it takes long until
+    the memory is needed."""
+
+    distance: int
+    phase: int | None = None
+    far: bool = False
+
+
+def plan_ahead(facts: Facts, units: int) -> dict[int, Ahead]:
+    """Access (as in `VectorPlan.access`) -> how it asks for memory ahead, for those that do. units: per vector, where
+    the lanes are results of a reduction."""
+    passes = _passes(facts)
+    found: dict[int, Ahead] = {}
+    for access in facts.access:
+        if not _streams(facts, access):
+            continue
+        readers = [number for number, needed in enumerate(passes) if access in needed]
+        distance = _next_row(facts, access, units) if len(readers) > 1 else None
+        if distance is not None:
+            heaviest = max(readers, key=lambda number: (_arithmetic(facts, passes[number]), number))
+            found[access] = Ahead(distance, heaviest, _row_bytes(facts, access, units) > FAR_BYTES)
+            continue
+        distance = _distance(facts, access, units)
+        if distance is not None:
+            found[access] = Ahead(distance)
+    return found
+
+
+def _itemsize(facts: Facts, access: int) -> int:
+    if access < 0:
+        return facts.kernel.body[facts.kernel.stores[-1 - access].value].dtype.itemsize
+    return facts.kernel.body[access].dtype.itemsize
+
+
+def _streams(facts: Facts, access: int) -> bool:
+    """Whether an access reads all of much memory, in an order that is known, and needs it soon after."""
+    instr = facts.kernel.body[access] if access >= 0 else facts.kernel.stores[-1 - access]
+    assert isinstance(instr, (Load, Store))
+    tiled = facts.tile is not None and (access in facts.tile.loads or -1 - access in facts.tile.stores)
+    if instr.mask is not None or tiled or facts.load_access(access) != "contiguous":
+        return False
+    address = facts.address(access)
+    if any(symbol.kind == "value" for symbol in address.symbols):
+        return False
+    loops = (*facts.kernel.outer, *facts.kernel.inner)
+    touched = _points(loop for loop in loops if address.coefficient(loop) != 0)
+    return touched is None or touched * _itemsize(facts, access) >= STREAM_BYTES
+
+
+def _passes(facts: Facts) -> list[frozenset[int]]:
+    """The values of the inner loops that each phase computes; one that is kept is read from its row later."""
+    kernel = facts.kernel
+    reduces = frozenset(k for k, instr in enumerate(kernel.body) if isinstance(instr, Reduce))
+    filled: frozenset[int] = frozenset()
+    found: list[frozenset[int]] = []
+    for phase in kernel.phases:
+        roots = [kernel.body[k].arg for k in phase.reduces]  # type: ignore[union-attr]
+        roots += [k for n in phase.stores for k in store_operands(kernel.stores[n])]
+        needed = facts.closure(roots, reduces | filled) - reduces - filled
+        found.append(frozenset(k for k in needed if facts.level[k] > facts.outer_level))
+        filled |= needed & frozenset(kernel.kept)
+    return found
+
+
+def _arithmetic(facts: Facts, values: Iterable[int]) -> int:
+    body = facts.kernel.body
+    return sum(OPS[instr.op].cost for instr in (body[k] for k in values) if isinstance(instr, Scalar))
+
+
+def _by_results(facts: Facts) -> bool:
+    """Whether lanes are results, so that the loops of the reduction run inside of each vector."""
+    return bool(facts.kernel.inner) and facts.kernel.vector.loop in facts.kernel.outer
+
+
+def _next_row(facts: Facts, access: int, units: int) -> int | None:
+    """The distance to what the next point (or block of lanes) of the outer loops reads; None where a row is more than
+    the cache keeps for a later pass."""
+    kernel = facts.kernel
+    row = _row_bytes(facts, access, units)
+    if row > PASS_BYTES or not kernel.outer:
+        return None
+    stride = _stride(facts.address(access), kernel.outer[-1])
+    steps = math.ceil(AHEAD_BYTES / row) * (units * kernel.vector.lanes if _by_results(facts) else 1)
+    return stride * steps if stride and _long_enough(kernel.outer[-1], steps) else None
+
+
+def _row_bytes(facts: Facts, access: int, units: int) -> float:
+    """What an access reads in one pass over the inner loops."""
+    points = _points(facts.kernel.inner)
+    block = units * facts.kernel.vector.lanes if _by_results(facts) else 1
+    return math.inf if points is None else points * block * _itemsize(facts, access)
+
+
+def _distance(facts: Facts, access: int, units: int) -> int | None:
+    """Some AHEAD_BYTES on the way of the loops: along a run of neighbours, or as many runs on."""
+    kernel = facts.kernel
+    address, itemsize, vector = facts.address(access), _itemsize(facts, access), kernel.vector.loop
+    assert vector is not None
+    run = units * kernel.vector.lanes if _by_results(facts) else _size(vector)
+    for loop in reversed([loop for loop in (*kernel.outer, *kernel.inner) if loop != vector]):
+        if run is None or run * itemsize >= 2 * AHEAD_BYTES:
+            break
+        stride = _stride(address, loop)
+        if not stride:  # the same elements again, or no telling which
+            return None
+        if stride != run:
+            steps = max(1, AHEAD_BYTES // (run * itemsize))
+            return steps * stride if _long_enough(loop, steps) else None
+        size = _size(loop)
+        run = None if size is None else run * size
+    return AHEAD_BYTES // itemsize
+
+
+def _long_enough(loop: Sym, steps: int) -> bool:
+    size = _size(loop)
+    return size is None or size >= LEAST_STEPS * steps
+
+
+def _stride(address: Expr, loop: Sym) -> int | None:
+    coefficient = address.coefficient(loop)
+    return None if coefficient is None else coefficient.as_int
+
+
+def _size(loop: Sym) -> int | None:
+    return None if loop.size is None else loop.size.as_int
+
+
+def _points(loops: Iterable[Sym]) -> int | None:
+    """How many points loops have, None if that is not known."""
+    total = 1
+    for loop in loops:
+        size = _size(loop)
+        if size is None:
+            return None
+        total *= size
+    return total

@@ -1,0 +1,160 @@
+"""Kernels that go through memory: what they ask for ahead, several units of narrow operands, operands that repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+import torch
+
+from bench_suites.kernels.table import FAMILIES
+from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.codegen.prefetch import Ahead, plan_ahead
+from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
+from inductor_cpu.ir.index import loop_var, of, size_symbol
+from inductor_cpu.ir.kernel import Kernel
+from tests.lower.harness import lower
+from tests.schedule.harness import kernels, schedule_of
+
+from .build import BF16, BOOL, F32, I8, I64, U8, Build
+from .harness import Library, available
+
+N = size_symbol("n")
+ISAS = [isa for isa in available() if isa != "scalar"]
+
+
+def from_models(name: str, dtype: torch.dtype = F32) -> Facts:
+    """The largest kernel of a row of the corpus, at its size there."""
+    (row,) = (row for rows in FAMILIES.values() for row in rows if row.name == name)
+    schedule = schedule_of(lower(row.function, *row.build(dtype, tiny=False)))
+    return Facts(max(kernels(schedule), key=lambda kernel: len(kernel.body)))
+
+
+def ahead(facts: Facts) -> list[Ahead]:
+    return list(plan_ahead(facts, vertical_units(facts)).values())
+
+
+def function(rows: int, columns: int, reduced: bool) -> Facts:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return x.sum(0) if reduced else x + 1
+
+    (kernel,) = kernels(schedule_of(lower(run, torch.empty(rows, columns))))
+    return Facts(kernel)
+
+
+def test_a_stream_asks_two_kilobytes_ahead_and_small_operands_do_not() -> None:
+    assert ahead(function(1024, 1024, False)) == [Ahead(512), Ahead(512)]
+    assert ahead(function(64, 64, False)) == []
+
+
+def test_a_row_that_two_passes_read_is_asked_for_by_the_one_that_computes() -> None:
+    load, store = ahead(from_models("softmax"))
+    assert load == Ahead(768, phase=1)  # the pass of the exponentials asks for the next row
+    assert store == Ahead(512)
+
+
+def test_rows_that_are_long_are_asked_for_into_the_second_cache() -> None:
+    assert Ahead(32000, phase=1, far=True) in ahead(from_models("log_softmax"))
+
+
+def test_columns_are_asked_for_some_rows_down() -> None:
+    facts = function(4096, 768, True)
+    assert ahead(facts) == [Ahead(768 * 2048 // (vertical_units(facts) * 64))]
+
+
+def test_pieces_of_rows_are_asked_for_in_the_order_of_the_loops() -> None:
+    assert ahead(from_models("split_heads")) == [Ahead(8 * 3 * 768), Ahead(512)]
+
+
+def test_rows_at_indices_from_memory_and_masked_rows_are_not_asked_for() -> None:
+    assert len(ahead(from_models("embedding"))) == 1  # the store
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "units"),
+    [("gelu", BF16, 2), ("gelu", F32, 1), ("dropout_backward", F32, 4), ("cast_from_bf16", F32, 2)],
+)
+def test_units_fill_registers_with_the_narrowest_operand(name: str, dtype: torch.dtype, units: int) -> None:
+    assert pointwise_units(from_models(name, dtype)) == units
+
+
+def test_all_channels_are_read_in_one_pass() -> None:
+    assert vertical_units(from_models("batch_norm_training_nhwc")) == 6
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+def mixed(isa: str, narrow: torch.dtype) -> Kernel:
+    """Y[i] = X[i] where the narrow operand is positive, else minus X[i]."""
+    i = loop_var("i", of(N))
+    b = Build()
+    x, m = b.load("X", of(i), F32), b.load("M", of(i), narrow)
+    positive = m if narrow == BOOL else b.op("gt", m, b.const(0, narrow))
+    b.store("Y", of(i), b.op("where", positive, x, b.op("neg", x)))
+    return b.kernel(isa, (i,), vector=i, parallel=1, work=30, sizes=(N,))
+
+
+def repeating(isa: str, period: int, dtype: torch.dtype) -> Kernel:
+    """Y[i] = X[i] * C[3 + i % period], with one unit per vector or several."""
+    i = loop_var("i", of(N))
+    b = Build()
+    x = b.load("X", of(i), dtype)
+    c = b.load("C", of(i) % period + 3, dtype, "gather")
+    b.store("Y", of(i), b.op("mul", x, c))
+    return b.kernel(isa, (i,), vector=i, parallel=1, work=30, sizes=(N,))
+
+
+NARROW = (BOOL, U8, I8, BF16, I64)
+PERIODS = (2, 3, 5, 16, 24, 64, 65)
+
+
+@cache
+def built(isa: str) -> dict[object, Kernel]:
+    found: dict[object, Kernel] = {dtype: mixed(isa, dtype) for dtype in NARROW}
+    return found | {(p, dtype): repeating(isa, p, dtype) for p in PERIODS for dtype in (F32, BF16)}
+
+
+@pytest.fixture(scope="module", params=ISAS)
+def isa(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def library(isa: str) -> Library:
+    return Library(isa, built(isa).values())
+
+
+SIZES = (1, 7, 15, 16, 33, 63, 64, 65, 130, 1000)
+
+
+def each_size(check: Callable[[int], tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for n in SIZES:
+        y, wanted = check(n)
+        assert torch.equal(y[:n], wanted), n
+        assert (y[n:] == 9).all(), n
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_several_units_of_a_narrow_operand(library: Library, isa: str, dtype: torch.dtype) -> None:
+    def check(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x, m = torch.randn(n), torch.randint(0, 2, (n,)).to(dtype)
+        y = torch.full((n + 80,), 9.0)
+        library.run(built(isa)[dtype], x, m, y, sizes=(n,))
+        return y, torch.where(m > 0, x, -x)
+
+    each_size(check)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("period", PERIODS)
+def test_an_operand_that_repeats(library: Library, isa: str, period: int, dtype: torch.dtype) -> None:
+    facts = Facts(built(isa)[period, dtype])
+    assert bool(facts.periods) == (period <= 64)
+
+    def check(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x, c = torch.randn(n).to(dtype), torch.randn(period + 3).to(dtype)
+        y = torch.full((n + 80,), 9, dtype=dtype)
+        library.run(built(isa)[period, dtype], x, c, y, sizes=(n,))
+        return y, x * c[3 + torch.arange(n) % period]
+
+    each_size(check)
