@@ -20,6 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_cpu.errors import UserError
+from inductor_cpu.runtime.huge_pages import Shelf
 from inductor_cpu.runtime.originals import DROPPED, ORIGINALS
 
 log = logging.getLogger("inductor_cpu.runtime")
@@ -147,7 +148,7 @@ class PackedWeights:
             if self._dropping is not None:
                 ORIGINALS.read(self, [inputs[p] for p in self._dropping.reads])
             changed = frozenset(self._guard.changed(inputs))
-            previous, packed, keys = self._packed, [], []
+            previous, packed, keys, shelf = self._packed, [], [], Shelf()
             for number, (uses, text) in enumerate(zip(self._uses, self._texts, strict=True)):
                 if previous is not None and not changed & set(uses):
                     packed.append(previous[number])
@@ -155,7 +156,7 @@ class PackedWeights:
                     continue
                 weights = [inputs[p] for p in uses]
                 keys.append((text, *map(_state, weights)))
-                packed.append(self._make(number, keys[-1], weights))
+                packed.append(self._make(number, keys[-1], weights, shelf))
             self._watch([inputs[p] for p in self._sources])
             self._packed, self._keys = packed, tuple(keys)
             self._guard.record(inputs)
@@ -191,13 +192,13 @@ class PackedWeights:
             kept |= more
         return set(self._sources) - kept
 
-    def _make(self, number: int, key: tuple[Any, ...], weights: list[torch.Tensor]) -> torch.Tensor:
+    def _make(self, number: int, key: tuple[Any, ...], weights: list[torch.Tensor], shelf: Shelf) -> torch.Tensor:
         with _SHARED.lock:
             found = _SHARED.find(key, weights)
             if found is None:
                 if any(ORIGINALS.find(weight) is not None for weight in weights):
                     raise UserError(DROPPED)
-                found = _made(self._makers[number], weights)
+                found = _made(self._makers[number], weights, shelf)
                 _SHARED.add(key, weights, found)
             return found
 
@@ -213,11 +214,11 @@ class PackedWeights:
         self._owners = [weakref.ref(w, gone if isinstance(w, torch.nn.Parameter) else None) for w in weights]
 
 
-def _made(maker: Callable[..., torch.Tensor], weights: list[torch.Tensor]) -> torch.Tensor:
+def _made(maker: Callable[..., torch.Tensor], weights: list[torch.Tensor], shelf: Shelf) -> torch.Tensor:
     try:
-        return maker(*weights)
-    except (RuntimeError, MemoryError) as error:
-        if not any(text in str(error) for text in _NO_MEMORY):
+        return shelf.place(maker(*weights))
+    except (RuntimeError, MemoryError, OSError) as error:
+        if not isinstance(error, MemoryError) and not any(text in str(error) for text in _NO_MEMORY):
             raise
         size = sum(map(_bytes, weights)) >> 20
         raise UserError(

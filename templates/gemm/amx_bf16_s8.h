@@ -41,11 +41,10 @@ struct AmxBf16S8 {
   };
 
   template <class Meanwhile>
-  static void block(Thread& thread, const bf16* a, const int8_t* b, const int8_t* next, float* c, int64_t rows, int64_t depth,
-                    bool accumulate, int64_t lines, Meanwhile& meanwhile) {
+  static void block(Thread& thread, const bf16* a, const int8_t* b, float* c, int64_t rows, int64_t depth, bool accumulate,
+                    Meanwhile& meanwhile) {
     if (std::exchange(thread.of, b) != b) make_tiles(b, depth, thread.tiles);
-    AmxBf16::block(thread, a, thread.tiles, reinterpret_cast<const bf16*>(next), c, rows, depth, accumulate, lines,
-                   meanwhile);
+    AmxBf16::block(thread, a, thread.tiles, c, rows, depth, accumulate, meanwhile);
   }
 
   static ICPU_INLINE void copy(const bf16* from, int64_t count, int64_t k, int64_t r, bf16* out) {

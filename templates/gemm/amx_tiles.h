@@ -46,14 +46,13 @@ struct AmxTiles {
   };
 
   template <class Meanwhile>
-  static void block(Thread&, const Element* a, const Weight* b, const Weight* next, Sum* c, int64_t rows, int64_t depth,
-                    bool accumulate, int64_t lines, Meanwhile& meanwhile) {
+  static void block(Thread&, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
+                    Meanwhile& meanwhile) {
     const int64_t steps = depth / kStep;
-    Fetch fetch{reinterpret_cast<const char*>(next), lines > 4 * steps};
     if (rows > 16) {
-      two_rows_of_tiles(a, b, fetch, c, steps, accumulate, meanwhile);
+      two_rows_of_tiles(a, b, c, steps, accumulate, meanwhile);
     } else {
-      one_row_of_tiles(a, b, fetch, c, steps, accumulate, meanwhile);
+      one_row_of_tiles(a, b, c, steps, accumulate, meanwhile);
     }
   }
 
@@ -92,25 +91,10 @@ struct AmxTiles {
   static constexpr int64_t kRead = 4 * kStep;  // neighbouring lines of a row come faster
   static constexpr int64_t kRow = kColumns * sizeof(Sum);
 
-  // Lines of B to fetch in each step: 4 or 8. More at once would make the loads of this step wait.
-  struct Fetch {
-    const char* next;
-    bool eight;
-    ICPU_INLINE void operator()() {
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) _mm_prefetch(next + i * kLine, _MM_HINT_T1);
-      next += 4 * kLine;
-      if (!eight) return;
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) _mm_prefetch(next + i * kLine, _MM_HINT_T1);
-      next += 4 * kLine;
-    }
-  };
-
   // A streams through the L1 cache, where B has to stay.
   template <class Meanwhile>
-  static ICPU_INLINE void two_rows_of_tiles(const Element* a, const Weight* b, Fetch& fetch, Sum* c, int64_t steps,
-                                            bool accumulate, Meanwhile& meanwhile) {
+  static ICPU_INLINE void two_rows_of_tiles(const Element* a, const Weight* b, Sum* c, int64_t steps, bool accumulate,
+                                            Meanwhile& meanwhile) {
     if (accumulate) {
       _tile_loadd(0, c, kRow);
       _tile_loadd(1, c + 16, kRow);
@@ -123,7 +107,6 @@ struct AmxTiles {
       _tile_zero(3);
     }
     for (int64_t s = 0; s < steps; ++s, a += 2 * kTile, b += 2 * kTile) {
-      fetch();
       _tile_loadd(6, b, 64);
       _tile_stream_loadd(4, a, 64);
       Products::template dot<0>();
@@ -142,8 +125,8 @@ struct AmxTiles {
 
   // At most 16 rows: two chains of additions for each tile of C (even and odd steps) hide the latency.
   template <class Meanwhile>
-  static ICPU_INLINE void one_row_of_tiles(const Element* a, const Weight* b, Fetch& fetch, Sum* c, int64_t steps,
-                                           bool accumulate, Meanwhile& meanwhile) {
+  static ICPU_INLINE void one_row_of_tiles(const Element* a, const Weight* b, Sum* c, int64_t steps, bool accumulate,
+                                           Meanwhile& meanwhile) {
     if (accumulate) {
       _tile_loadd(0, c, kRow);
       _tile_loadd(1, c + 16, kRow);
@@ -155,13 +138,12 @@ struct AmxTiles {
     _tile_zero(3);
     int64_t s = 0;
     for (; s + 2 <= steps; s += 2, a += 4 * kTile, b += 4 * kTile) {
-      fetch();
       _tile_stream_loadd(4, a, 64);
       _tile_loadd(6, b, 64);
       Products::template dot<0>();
       _tile_loadd(7, b + kTile, 64);
       Products::template dot<1>();
-      fetch();
+      meanwhile();
       _tile_stream_loadd(5, a + 2 * kTile, 64);
       _tile_loadd(6, b + 2 * kTile, 64);
       Products::template dot<2>();

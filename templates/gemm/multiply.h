@@ -20,15 +20,16 @@
 //   Thread            an object that each thread holds while it multiplies
 //   pack(a, lda, rows, depth, out), copy(from, count, k, r, out)
 //                     rows of a row-major A into a block; values of row r, from depth k on, into a block
-//   block(thread, a, b, next, c, rows, depth, accumulate, lines, meanwhile)
-//                     c (+)= a @ b for one block and a part of the depth, while `lines` cache lines of B are fetched
-//                     from `next` on. Blocks with the same b follow each other. Calls meanwhile() in each step, if it
-//                     overlaps.
+//   block(thread, a, b, c, rows, depth, accumulate, meanwhile)
+//                     c (+)= a @ b for one block and a part of the depth. Blocks with the same b follow each other. Calls
+//                     meanwhile() in each step, or meanwhile.fetch(lines) for all meanwhile.lines() if it does not overlap
 //   Few               optional: how it streams B for a few rows, see few_rows.h
 #pragma once
 
 #include "base.h"
 #include "parallel.h"
+
+#include <immintrin.h>
 
 #include <algorithm>
 #include <limits>
@@ -111,6 +112,51 @@ class Finish {
   const Sum* c_ = nullptr;
 };
 
+// Brings the part of B that is multiplied next into the L2 cache, while the current one is used. A core waits for a few
+// lines at a time only. So the lines are asked for in turns from several places: the hardware's prefetcher then runs ahead
+// of each of them, and most are there already.
+class Fetch {
+ public:
+  // Lines from `begin` to `end` of a part with so many.
+  Fetch(const void* part, int64_t lines, int64_t begin, int64_t end)
+      : part_(static_cast<const char*>(part)), apart_(ceil_div(lines, kPlaces)), at_(begin), end_(end) {}
+
+  int64_t lines() const { return int64_t(end_ - at_); }
+
+  ICPU_INLINE void some(int64_t count) {
+#pragma GCC unroll 1
+    for (const uint64_t stop = std::min(at_ + count, end_); at_ < stop; ++at_) {
+      _mm_prefetch(part_ + (at_ % kPlaces * apart_ + at_ / kPlaces) * kLine, _MM_HINT_T1);
+    }
+  }
+
+ private:
+  static constexpr int64_t kPlaces = 8;
+  const char* part_;
+  uint64_t apart_, at_, end_;
+};
+
+// What is done between the steps of a product.
+template <class Sum>
+class Meanwhile {
+ public:
+  Meanwhile(const Fetch& fetch, int64_t steps, Finish<Sum>& finish)
+      : fetch_(fetch), lines_of_step_(ceil_div(fetch.lines(), steps)), finish_(finish) {}
+
+  int64_t lines() const { return fetch_.lines(); }
+  ICPU_INLINE void fetch(int64_t lines) { fetch_.some(lines); }
+
+  ICPU_INLINE void operator()() {
+    fetch_.some(lines_of_step_);
+    finish_();
+  }
+
+ private:
+  Fetch fetch_;
+  int64_t lines_of_step_;
+  Finish<Sum>& finish_;
+};
+
 // As many parts of about the same size as parts of at most `most` would be: the size.
 inline constexpr int64_t equal_parts(int64_t total, int64_t most) {
   return ceil_div(total, ceil_div(total, std::max<int64_t>(most, 1)));
@@ -136,19 +182,18 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
   for (int64_t k = 0; k < piece.depth; k += most) {
     const int64_t part = std::min<int64_t>(most, piece.depth - k);
     const bool first = piece.from + k == 0, last = piece.from + k + part == depth;
-    // The next part of B comes while this one is used: each block fetches its share.
+    // Each block fetches its share of the next part of B.
     const auto* const next = k + part < piece.depth ? b + part * Micro::kColumns : next_panel;
-    const int64_t bytes = part * Micro::kColumns * int64_t(sizeof(*b));
-    const int64_t lines = ceil_div(bytes, kLine * piece.blocks);
+    const int64_t steps = part / Micro::kStep, lines = ceil_div(part * Micro::kColumns * int64_t(sizeof(*b)), kLine);
     for (int64_t n = 0; n < piece.blocks; ++n) {
       const int64_t row = piece.row + n * piece.height;
       const int64_t rows = std::min(piece.height, g.rows - row);
       auto* const c = block_of(n);
-      Micro::block(thread, a + (n * piece.depth + k) * Micro::kBlock, b, next + n * lines * kLine / int64_t(sizeof(*b)), c,
-                   rows, part, !first, lines, finish);
+      Meanwhile meanwhile({next, lines, lines * n / piece.blocks, lines * (n + 1) / piece.blocks}, steps, finish);
+      Micro::block(thread, a + (n * piece.depth + k) * Micro::kBlock, b, c, rows, part, !first, meanwhile);
       if (!last) continue;
       finish.rest();
-      finish.start(row, rows, panel, width, Micro::kColumns, c, part / Micro::kStep);
+      finish.start(row, rows, panel, width, Micro::kColumns, c, steps);
       if constexpr (!Micro::kOverlaps) finish.rest();
     }
     b += part * Micro::kColumns;

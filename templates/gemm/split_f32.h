@@ -29,7 +29,7 @@ struct SplitF32 {
   static constexpr int kRows = 16;
   static constexpr int kColumns = 32;
   static constexpr int kStep = 32;
-  static constexpr bool kOverlaps = false;
+  static constexpr bool kOverlaps = true;
   static constexpr int kDepth = 1024;  // the parts of a panel take 192 KiB of the L2 cache
 
   // The parts of the panel of B that was multiplied last, in steps like those of A, with tiles as in amx_bf16.h.
@@ -52,19 +52,18 @@ struct SplitF32 {
   };
 
   template <class Meanwhile>
-  static void block(Thread& thread, const Element* a, const float* b, const float* next, float* c, int64_t rows,
-                    int64_t depth, bool accumulate, int64_t lines, Meanwhile&) {
+  static void block(Thread& thread, const Element* a, const float* b, float* c, int64_t rows, int64_t depth,
+                    bool accumulate, Meanwhile& meanwhile) {
     alignas(64) float sum[kBlock * kColumns];
     const auto* const parts_of_a = reinterpret_cast<const uint16_t*>(a);
-    Fetch fetch{reinterpret_cast<const char*>(next), ceil_div(lines * kStep, depth)};
     const bool split = thread.of != b;
     thread.of = b;
     if (rows > 16) {
-      split ? multiply<2, true>(parts_of_a, b, thread.parts, fetch, sum, depth)
-            : multiply<2, false>(parts_of_a, b, thread.parts, fetch, sum, depth);
+      split ? multiply<2, true>(parts_of_a, b, thread.parts, sum, depth, meanwhile)
+            : multiply<2, false>(parts_of_a, b, thread.parts, sum, depth, meanwhile);
     } else {
-      split ? multiply<1, true>(parts_of_a, b, thread.parts, fetch, sum, depth)
-            : multiply<1, false>(parts_of_a, b, thread.parts, fetch, sum, depth);
+      split ? multiply<1, true>(parts_of_a, b, thread.parts, sum, depth, meanwhile)
+            : multiply<1, false>(parts_of_a, b, thread.parts, sum, depth, meanwhile);
     }
     if (!scale_back(sum, rows)) [[unlikely]] multiply_as_is(parts_of_a, b, sum, rows, depth);
     for (int64_t i = 0; i < rows * kColumns; i += 16) {
@@ -108,15 +107,6 @@ struct SplitF32 {
   static constexpr int kGroup = 4;  // rows that are multiplied as floats at once, in passes of the depth
   static constexpr int kPass = 256;
 
-  struct Fetch {
-    const char* next;
-    int64_t lines;  // in each step
-    ICPU_INLINE void operator()() {
-#pragma GCC unroll 1
-      for (int64_t i = 0; i < lines; ++i, next += kLine) _mm_prefetch(next, _MM_HINT_T1);
-    }
-  };
-
   // Where row r of a block begins in a step's part.
   static constexpr int64_t row_of(int64_t r) { return r / 16 * kTile + r % 16 * kStep; }
 
@@ -150,8 +140,8 @@ struct SplitF32 {
   }
 
   // C = A @ B for one or two rows of tiles. While a step is multiplied, the next one of B is split.
-  template <int tiles, bool splits>
-  static void multiply(const uint16_t* a, const float* b, uint16_t* parts, Fetch& fetch, float* c, int64_t depth) {
+  template <int tiles, bool splits, class Meanwhile>
+  static void multiply(const uint16_t* a, const float* b, uint16_t* parts, float* c, int64_t depth, Meanwhile& meanwhile) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -163,7 +153,7 @@ struct SplitF32 {
     }
     const uint16_t* const last = parts + (depth / kStep - 1) * kStepParts;
     for (; parts < last; a += kStepParts, b += kStep * kColumns, parts += kStepParts) {
-      fetch();
+      meanwhile();
       multiply_step<tiles, splits>(a, parts, b + kStep * kColumns);
     }
     multiply_step<tiles, false>(a, parts, nullptr);

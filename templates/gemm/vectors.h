@@ -50,16 +50,17 @@ struct Vectors {
     };
 
     static void panel(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth) {
+      Nothing nothing;
       for (int64_t k = 0; k < depth; k += kDepth) {
-        multiply(a + k * kBlock, b + k * kColumns, b, 0, c, rows, std::min<int64_t>(kDepth, depth - k), k > 0);
+        multiply(a + k * kBlock, b + k * kColumns, c, rows, std::min<int64_t>(kDepth, depth - k), k > 0, nothing);
       }
     }
   };
 
   template <class Meanwhile>
-  static void block(Thread&, const Element* a, const Weight* b, const Weight* next, Sum* c, int64_t rows, int64_t depth,
-                    bool accumulate, int64_t lines, Meanwhile&) {
-    multiply(a, b, next, lines, c, rows, depth, accumulate);
+  static void block(Thread&, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
+                    Meanwhile& meanwhile) {
+    multiply(a, b, c, rows, depth, accumulate, meanwhile);
   }
 
   // Neighbouring values of row r, from depth k on.
@@ -82,19 +83,24 @@ struct Vectors {
  private:
   typedef Sum Sums __attribute__((vector_size(4 * kLanes), may_alias));
 
-  static ICPU_INLINE void multiply(const Element* a, const Weight* b, const Weight* next, int64_t lines, Sum* c, int64_t rows,
-                                   int64_t depth, bool accumulate) {
+  struct Nothing {
+    int64_t lines() const { return 0; }
+    void fetch(int64_t) const {}
+  };
+
+  template <class Meanwhile>
+  static ICPU_INLINE void multiply(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
+                                   Meanwhile& meanwhile) {
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-      ((rows == n + 1 ? multiply_rows<n + 1>(a, b, next, lines, c, depth, accumulate) : void()), ...);
+      ((rows == n + 1 ? multiply_rows<n + 1>(a, b, c, depth, accumulate, meanwhile) : void()), ...);
     }(std::make_integer_sequence<int, kBlock>{});
   }
 
   // The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines of B are fetched
   // between pieces of it, not too many at once.
-  template <int R>
-  static void multiply_rows(const Element* a, const Weight* b, const Weight* next, int64_t lines, Sum* c, int64_t depth,
-                            bool accumulate) {
-    const int64_t steps = depth / kPair, piece = lines > steps / 2 ? 16 : 48;
+  template <int R, class Meanwhile>
+  static void multiply_rows(const Element* a, const Weight* b, Sum* c, int64_t depth, bool accumulate, Meanwhile& meanwhile) {
+    const int64_t steps = depth / kPair, lines = meanwhile.lines(), piece = lines > steps / 2 ? 16 : 48;
     const int64_t lines_of_piece = ceil_div(lines * piece, steps);
     Sums sum[R][vectors], shift[vectors];
 #pragma GCC unroll 3
@@ -106,10 +112,7 @@ struct Vectors {
     }
     const Weight* const end = b + depth * kColumns;
     while (b < end) {
-#pragma GCC unroll 1
-      for (int64_t i = 0; i < lines_of_piece; ++i, next += kLine / int64_t(sizeof(Weight))) {
-        _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
-      }
+      meanwhile.fetch(lines_of_piece);
       const Weight* const stop = std::min(b + piece * kPair * kColumns, end);
 #pragma GCC unroll 1
       for (; b < stop; a += kBlock * kPair, b += kColumns * kPair) {

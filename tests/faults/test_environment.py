@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,11 +48,11 @@ def test_no_memory_for_a_packed_weight_is_a_user_error_and_the_next_call_is_righ
         model.weight.mul_(2)
         original = weights._made
 
-        def full(*_: object) -> torch.Tensor:
+        def full(*arguments: Any) -> torch.Tensor:
             def maker(*_: torch.Tensor) -> torch.Tensor:
                 raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
 
-            return original(maker, [model.weight])
+            return original(maker, [model.weight], arguments[-1])
 
         monkeypatch.setattr(weights, "_made", full)
         for _ in range(2):
