@@ -41,6 +41,7 @@ from inductor_cpu.ir.nodes import (
 )
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from inductor_cpu.ir.rewrite import needed_by, store_operands, value_position
+from inductor_cpu.ir.strided import with_strides
 
 Tensor = torch.Tensor
 IntOrTensor = Union[int, Tensor]
@@ -405,7 +406,7 @@ class _Run:
         if list(tensor.shape) != sizes or tensor.dtype != buffer.dtype:
             raise InternalError("interpret", f"{name} is {tensor.dtype} {list(tensor.shape)}, declared {buffer}")
         if any(n > 1 and a != b for n, a, b in zip(sizes, tensor.stride(), strides, strict=True)):
-            tensor = torch.empty_strided(sizes, strides, dtype=tensor.dtype).copy_(tensor)
+            tensor = with_strides(tensor, strides)
         self.tensors[name] = tensor
 
     def result(self, value: Any) -> object:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from inductor_cpu.ir import plan as p
+from inductor_cpu.ir.strided import with_strides
 
 _ARITHMETIC: Mapping[str, Callable[[int, int], int]] = {
     "add": operator.add,
@@ -134,7 +135,7 @@ class ReferenceRun:
             given = self.slots[i.slot.index] = given.to(i.dtype)
         same = all(n <= 1 or a == b for n, a, b in zip(given.shape, given.stride(), strides, strict=True))
         if not same or given.is_conj() or given.is_neg():
-            self.slots[i.slot.index] = torch.empty_strided(given.shape, strides, dtype=given.dtype).copy_(given)
+            self.slots[i.slot.index] = with_strides(given, strides)
 
     def run_Guard(self, i: p.Guard) -> None:  # noqa: N802
         """Nothing: the executor checks red zones."""

@@ -27,6 +27,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "fuzz", help="folder of findings and progress")
     parser.add_argument("--processes", type=int, default=1, help="graphs judged at the same time")
     parser.add_argument("--all", action="store_true", help="compile every graph in all ways")
+    parser.add_argument(
+        "--patience", type=float, default=150.0, help="seconds until a graph hangs (busy machines: more)"
+    )
     parser.add_argument("--index", action="store_true", help="fuzz index expressions")
     parser.add_argument("--show", type=int, metavar="SEED", help="print the graph of a seed as a script, and stop")
     return parser.parse_args(argv)
@@ -48,7 +51,7 @@ def main(argv: list[str]) -> int:
         return 0
     started = time.monotonic()
     run = index_campaign.run if args.index else campaign.run
-    summary = run(seeds, campaign.Limits(60 * args.minutes, args.processes, args.all), args.out)
+    summary = run(seeds, campaign.Limits(60 * args.minutes, args.processes, args.all, args.patience), args.out)
     summary = {"first_seed": first, **summary, "minutes": round((time.monotonic() - started) / 60, 2)}
     args.out.mkdir(parents=True, exist_ok=True)
     with progress_file.open("a") as out:

@@ -16,7 +16,7 @@ from tests.fuzz.generate import generate
 from tests.fuzz.graph import Graph
 from tests.fuzz.script import standalone
 from tests.fuzz.shrink import shrink
-from tests.fuzz.workers import Job, Pool
+from tests.fuzz.workers import SECONDS, Job, Pool
 
 #: Shrinking the findings of a run takes at most this part of its time again.
 SHRINKING = 0.4
@@ -24,11 +24,13 @@ SHRINKING = 0.4
 
 @dataclass(frozen=True)
 class Limits:
-    """seconds: for starting graphs. processes: at the same time. all_variants: compile in all ways."""
+    """seconds: for starting graphs. processes: at the same time. all_variants: compile in all ways. patience: seconds
+    until a graph hangs."""
 
     seconds: float
     processes: int = 1
     all_variants: bool = False
+    patience: float = SECONDS
 
 
 def next_seed(progress: Path) -> int:
@@ -44,7 +46,7 @@ def run(seeds: Iterator[int], limits: Limits, out: Path) -> dict[str, int]:
     counts: Counter[str] = Counter()
     findings: list[tuple[Graph, Outcome]] = []
     known: set[str] = set()
-    with Pool(limits.processes) as pool:
+    with Pool(limits.processes, limits.patience) as pool:
         for job, graph, outcome in pool.run(_jobs(seeds, limits)):
             counts[outcome.status] += 1
             if outcome.status in ("torch", "invalid"):
@@ -56,7 +58,7 @@ def run(seeds: Iterator[int], limits: Limits, out: Path) -> dict[str, int]:
                 failing = graph if graph is not None else generate(job.seed)
                 findings.append((failing, outcome))
                 _write(out, failing, outcome)
-    with Pool(1) as pool:
+    with Pool(1, limits.patience) as pool:
         for graph, outcome in findings:
             share = SHRINKING * limits.seconds / len(findings)
             title = f"{outcome.signature}: {' '.join(graph.ops)}"

@@ -17,7 +17,7 @@ from tests.fuzz.check import Outcome, evaluate
 from tests.fuzz.generate import generate
 from tests.fuzz.graph import Graph
 
-#: A graph that takes longer hangs.
+#: A graph that takes longer hangs: on an idle machine most take a few seconds.
 SECONDS = 150.0
 #: A process is replaced after so many graphs: libraries are never unloaded.
 GRAPHS_PER_PROCESS = 120
@@ -51,7 +51,8 @@ def _serve(connection: Connection) -> None:
 class Worker:
     """One process, made when there is a job for it and again when it died."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = SECONDS) -> None:
+        self.patience = patience
         self.process: Any = None
         self.connection: Connection | None = None
         self.job: Job | None = None
@@ -92,9 +93,9 @@ class Worker:
         now = time.monotonic()
         self.waited += min(now - self.polled, 2.0)
         self.polled = now
-        if self.waited > SECONDS:
+        if self.waited > self.patience:
             self.stop()
-            return Outcome("hang", f"no answer in {SECONDS:.0f} s", "hang")
+            return Outcome("hang", f"no answer in {self.patience:.0f} s", "hang")
         return None
 
     def stop(self) -> None:
@@ -112,10 +113,10 @@ class Worker:
 
 
 class Pool:
-    """A few workers. Use as a context manager: it ends its processes."""
+    """A few workers. patience: seconds until a graph hangs. Use as a context manager: it ends its processes."""
 
-    def __init__(self, count: int) -> None:
-        self.workers = [Worker() for _ in range(count)]
+    def __init__(self, count: int, patience: float = SECONDS) -> None:
+        self.workers = [Worker(patience) for _ in range(count)]
 
     def __enter__(self) -> Pool:
         return self

@@ -202,6 +202,14 @@ def test_restride_copies_only_what_differs(run: Runner, tensor: torch.Tensor, co
     assert not got.is_conj()
 
 
+def test_restride_copies_one_element_of_an_expanded_dimension(run: Runner) -> None:
+    plan = make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (2, 3), (1, 0)), results=(Slot(0),))
+    x = torch.tensor([1 + 2j, 3 - 4j]).unsqueeze(-1).expand(2, 3).conj()
+    got = run(plan, x)[0]
+    assert torch.equal(got, x.resolve_conj())
+    assert got.stride() == (1, 0)
+
+
 def test_restride_ignores_strides_of_dimensions_of_one(run: Runner) -> None:
     plan = make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (1, 3), (77, 1)), results=(Slot(0),))
     x = torch.zeros(1, 3)

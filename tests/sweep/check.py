@@ -182,14 +182,18 @@ class Trial:
         return None
 
     def reference(self, call: Call) -> Outcome | None:
-        """The call in fp64, with the same arguments; None where the operator has no fp64."""
+        """The call in fp64 with the same arguments; None where the operator has no fp64 or draws random numbers, which
+        would be others."""
         function = call.fresh()
         if isinstance(function, torch.nn.Module):
             return None
         args, kwargs = tree_map(_widened, clone_tree((call.args, call.kwargs)))
         wide = Call(call.label, call.fresh, args, kwargs, call.process)
+        torch.manual_seed(0)
+        before = torch.get_rng_state()
         outcome = self.run(call_all, [wide])[0]
-        return None if outcome.error is not None else outcome
+        random = not torch.equal(before, torch.get_rng_state())
+        return None if random or outcome.error is not None else outcome
 
     def error_problem(self, call: Call) -> Problem | None:
         """An error of eager has to be of the same type when compiled, or of the type that Dynamo makes of it."""

@@ -211,7 +211,12 @@ class Frame {
     same = same && !(arena_storage_ && given.storage().is_alias_of(arena_storage_));
     if (same || given.numel() == 0) return;
     at::Tensor copy = at::detail::empty_strided_cpu(sizes, strides, given.scalar_type());
-    copy.copy_(given);
+    at::Tensor from = given, to = copy;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      if (strides[i] != 0) continue; // one element stands for all of an expanded dimension
+      from = from.narrow(int64_t(i), 0, 1), to = to.narrow(int64_t(i), 0, 1);
+    }
+    to.copy_(from);
     slots_[s.slot] = std::move(copy);
   }
 

@@ -124,7 +124,8 @@ def _attention(mask: str = "", by_head: bool = False, groups: bool = False) -> C
 
 
 def _joint(c: Chooser, accept: Accept) -> Choice:
-    """An input of (batch, length, width), and the weight and bias of the joint projection."""
+    """An input of (batch, length, width), and the weight and bias of the joint projection. The scale keeps scores to a
+    few units: of those in the hundreds the rounding alone changes gradients by more than noise shows."""
     dtype, random = _dtype(c), c.random
     heads, size, width = random.choice([1, 2, 3]), random.choice(HEAD_SIZES[1:6]), random.choice(WIDTHS)
     length, second = c.size(40)
@@ -134,7 +135,7 @@ def _joint(c: Chooser, accept: Accept) -> Choice:
         c.make((out, width), (out, width), dtype, weight=True),
         c.make((out,), (out,), dtype, weight=True),
     )
-    return Choice(args, {"heads": (3, heads, size), "causal": random.random() < 0.5})
+    return Choice(args, {"heads": (3, heads, size), "causal": random.random() < 0.5, "scale": 1 / width})
 
 
 def _row(name: str, text: str, choose: object, weight: float = 1.0) -> Row:
@@ -143,7 +144,7 @@ def _row(name: str, text: str, choose: object, weight: float = 1.0) -> Row:
 
 _ATTENTION = "F.scaled_dot_product_attention("
 _HEADS = ", ".join(f"{{{k}}}.transpose(1, 2)" for k in range(3))
-_JOINT = "*F.linear({0}, {1}, {2}).unflatten(-1, {heads}).permute(2, 0, 3, 1, 4).unbind(0)"
+_JOINT = "*F.linear({0}, {1}, {2}).unflatten(-1, {heads}).permute(2, 0, 3, 1, 4).unbind(0), scale={scale}"
 _CONV = "F.conv2d({0}, {1}, {2}, stride={stride}, padding={padding}, groups={groups})"
 _NORMED = "F.layer_norm({0}, ({k},), {1}, {2}, eps=0.01)"
 
