@@ -184,11 +184,8 @@ class Trial:
     def reference(self, call: Call) -> Outcome | None:
         """The call in fp64 with the same arguments; None where the operator has no fp64 or draws random numbers, which
         would be others."""
-        function = call.fresh()
-        if isinstance(function, torch.nn.Module):
-            return None
         args, kwargs = tree_map(_widened, clone_tree((call.args, call.kwargs)))
-        wide = Call(call.label, call.fresh, args, kwargs, call.process)
+        wide = Call(call.label, lambda: _wide_function(call), args, kwargs, call.process)
         torch.manual_seed(0)
         before = torch.get_rng_state()
         outcome = self.run(call_all, [wide])[0]
@@ -226,6 +223,11 @@ def call_all(functions: list[Callable[..., Any]], inputs: list[Any]) -> list[Any
 
 def _state(function: Any) -> Any:
     return dict(function.state_dict()) if isinstance(function, torch.nn.Module) else None
+
+
+def _wide_function(call: Call) -> Callable[..., Any]:
+    function = call.fresh()
+    return function.double() if isinstance(function, torch.nn.Module) else function
 
 
 def _widened(leaf: Any) -> Any:
