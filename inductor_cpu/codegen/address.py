@@ -70,8 +70,16 @@ class VectorIndex:
 
     def by_lane(self, expr: Expr) -> bool:
         """Whether it must be evaluated lane by lane: a function in it differs between lanes and has no vector form."""
-        functions = [a for monomial, _ in expr.terms for a in monomial if isinstance(a, Func)]
-        return any(self._atom_varies(f) and self._division(f) is None for f in functions)
+        return any(self._atom_varies(f) and not self._has_vector_form(f) for f in expr.functions)
+
+    def _has_vector_form(self, atom: Func) -> bool:
+        if atom.name in ("min", "max"):
+            return not any(map(self.by_lane, atom.args))
+        return self._division(atom) is not None
+
+    def bends(self, expr: Expr) -> bool:
+        """Whether neighbouring lanes have neighbouring elements but at a few places: borders that are folded in."""
+        return any(self._atom_varies(f) and f.name in ("min", "max") for f in expr.functions)
 
     def _division(self, atom: Func) -> tuple[Expr, int, Expr] | None:
         """(dividend, its step from lane to lane, divisor) where a quotient or remainder has a vector form."""
@@ -136,6 +144,8 @@ class VectorIndex:
     def _vector_atom(self, atom: Atom) -> str:
         if isinstance(atom, Sym):
             return f"lanes.iota({self.name(atom)}, 1)" if atom == self.vector_loop else self.vector_name(atom)
+        if atom.name in ("min", "max"):
+            return f"icpu::{atom.name}imum({self.text(atom.args[0])}, {self.text(atom.args[1])})"
         division = self._division(atom)
         assert division is not None
         top, step, divisor = division

@@ -77,7 +77,8 @@ def vertical_units(facts: Facts) -> int:
     size = None if vector.size is None else vector.size.as_int
     terms = _extent([s.size for s in kernel.inner if s.size is not None]) or 1
     kept = sum(kernel.body[k].dtype.itemsize for k in kernel.kept) * terms * lanes
-    most = MAX_UNITS if size is not None and lanes >= 16 and _is_light(facts) else 4
+    gathers = any(facts.load_access(access) in ("gather", "strided") for access in facts.access)
+    most = 1 if gathers else MAX_UNITS if size is not None and lanes >= 16 and _is_light(facts) else 4
     if size is None:
         return next((units for units in (4, 2) if units * kept <= KEPT_BYTES), 1)
     vectors = size // lanes

@@ -208,7 +208,8 @@ class Values:
         else:
             base, lanes = self.offsets(load.index[0])
             pointer = self._pointers[load.buffer]
-            text = f"icpu::gather({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, lanes{extra})"
+            function = "gather_runs" if not extra and self._vector_index.bends(load.index[0]) else "gather"
+            text = f"icpu::{function}({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, lanes{extra})"
         return text if mask_varies else self._guarded(load, text, vector=True)
 
     def _guarded(self, load: Load, text: str, *, vector: bool) -> str:

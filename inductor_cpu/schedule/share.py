@@ -26,7 +26,8 @@ PIECE = 16
 
 def share(nest: LoopNest, vector: VectorPlan, cores: int) -> tuple[LoopNest, VectorPlan, int]:
     """The nest with its loops in the order in which they run, and how many of the outer ones threads share."""
-    nest = replace(nest, dims=_last(nest.dims, vector.loop), reduce_dims=_last(nest.reduce_dims, vector.loop))
+    inside = None if _keeps_its_place(nest, vector) else vector.loop
+    nest = replace(nest, dims=_last(nest.dims, inside), reduce_dims=_last(nest.reduce_dims, inside))
     if reads_what_others_write(nest.body, nest.stores):
         return nest, vector, 0
     if not any(map(is_scatter, nest.stores)):
@@ -38,6 +39,13 @@ def share(nest: LoopNest, vector: VectorPlan, cores: int) -> tuple[LoopNest, Vec
     if nest.dims and keeps_apart(nest.dims[-1], nest.stores):
         return _in_pieces(nest, vector, cores)
     return nest, vector, 0
+
+
+def _keeps_its_place(nest: LoopNest, vector: VectorPlan) -> bool:
+    """Whether the lanes of a reduction gain nothing from being innermost: none are neighbours in memory, and the loops
+    inside of theirs go through memory in order."""
+    folds = bool(nest.reduce_dims) and vector.loop in nest.dims
+    return folds and all(kind != "contiguous" for _, kind in vector.access)
 
 
 def _last(loops: tuple[Sym, ...], loop: Sym | None) -> tuple[Sym, ...]:

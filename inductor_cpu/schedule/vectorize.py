@@ -18,7 +18,8 @@ from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
 from inductor_cpu.ir.scatter import is_scatter, keeps_apart, reads_what_others_write
-from inductor_cpu.schedule.cost import hint
+from inductor_cpu.schedule.cost import hint, points
+from inductor_cpu.schedule.flat import stride_hint
 
 
 class Reason(Enum):
@@ -34,10 +35,20 @@ class Reason(Enum):
 
 
 #: Cost of one access of one point in vector code, relative to a contiguous one; scalar code costs SCALAR a point.
-ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 10.0, "gather": 12.0}
+ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 8.0, "gather": 12.0}
+
+#: A strided access whose lanes lie in a cache line each.
+FAR_COST = 12.0
+LINE_BYTES = 64
+
+#: A gather that is a plain load but at borders.
+BENT_COST = 3.0
 
 #: A scan whose lanes are points of one result; with a result a lane it is a fold like any other.
 SCAN_COST = 4.0
+
+#: Folding the lanes of one result to a scalar, once a result.
+FOLD_COST = 16.0
 
 #: A contiguous access that another loop repeats (a row of weights): it comes from the cache.
 REPEATED_COST = 0.3
@@ -138,10 +149,20 @@ def _access_cost(
     kind = access_kind(address, loop, body, inner)
     if kind == "gather" and period(address, loop) is not None:
         return REPEATED_COST
+    if kind == "gather" and _bends(address, loop):
+        return BENT_COST
     if kind == "contiguous" and any(o != loop and o not in address.symbols for o in outer):
         return REPEATED_COST
     tiles = dtype not in _NO_TILES and not inner and any(o != loop and address.coefficient(o) == 1 for o in outer)
-    return TILE_COST if kind == "strided" and tiles else ACCESS_COST[kind]
+    if kind == "strided" and not tiles:
+        return ACCESS_COST[kind] if stride_hint(address, loop) * dtype.itemsize <= LINE_BYTES else FAR_COST
+    return TILE_COST if kind == "strided" else ACCESS_COST[kind]
+
+
+def _bends(address: Expr, loop: Sym) -> bool:
+    """Whether neighbours are neighbours in memory but at the borders, where the address is folded back or stays."""
+    bounds = [function for function in address.functions if any(loop in arg.symbols for arg in function.args)]
+    return bool(bounds) and all(function.name in ("min", "max") for function in bounds)
 
 
 def _store_cost(store: Store, loop: Sym, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr]) -> float:
@@ -157,7 +178,8 @@ def _cost(
     assert loop.size is not None
     size = max(hint(loop.size), 1)
     used = size / (-(-size // lanes) * lanes)
-    total = 1.0
+    folded = points(inner)
+    total, folds = 1.0, 0.0
     for instruction in body:
         if isinstance(instruction, Load):
             total += _access_cost(instruction.index[0], instruction.dtype, loop, outer, inner, body)
@@ -165,11 +187,13 @@ def _cost(
             total += ACCESS_COST["gather"]
         elif isinstance(instruction, Reduce):
             total += 0.3 if loop in inner and size >= 4 * lanes else 0.5 if loop in inner else 0.2
+            folds += FOLD_COST * lanes / folded if loop in inner else 0.0
         elif isinstance(instruction, Scan):
             total += SCAN_COST if loop in inner else 0.2
     for store in stores:
-        total += _store_cost(store, loop, outer, inner, body)
+        often = folded if store.index[0].symbols.isdisjoint(inner) else 1
+        total += _store_cost(store, loop, outer, inner, body) / often
     if loop in outer and loop is not outer[-1] and not inner:
         total += 0.5
     order = (*outer, *inner)
-    return total / used, -order.index(loop)
+    return total / used + folds, -order.index(loop)

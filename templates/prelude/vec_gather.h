@@ -65,6 +65,13 @@ template <class T, class Lanes, int U = Lanes::units>
 inline value_t<T, U> gather(const T* p, const Vec<int64_t, U>& at, const Lanes& lanes) {
   return gather_masked<T, Lanes>(p, at, lanes.mask());
 }
+// The same for offsets that mostly are neighbours: those are loaded at once.
+template <class T, class Lanes, int U = Lanes::units>
+inline value_t<T, U> gather_runs(const T* p, const Vec<int64_t, U>& at, const Lanes& lanes) {
+  const int64_t first = at.r[0][0];
+  if (!any((at != lanes.iota(first, 1)) & lanes.mask())) return load(p + first, lanes);
+  return gather(p, at, lanes);
+}
 template <class T, class Lanes, int U = Lanes::units>
 inline value_t<T, U> gather(
     const T* p, const Vec<int64_t, U>& at, const Lanes& lanes, const Mask<U>& mask, const value_t<T, U>& fill) {
