@@ -9,6 +9,7 @@ from inductor_cpu.codegen.analysis import STAGE, Facts
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.product import emit_product, headers_of
+from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.scalar import HEADERS
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
@@ -34,6 +35,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
     Its text has no names from the model, so kernels with equal loops have equal text and share a symbol.
     Raises InternalError if the kernel breaks the contract of `ir/kernel.py`."""
     _check(kernel, target)
+    kernel = as_bits(kernel)
     writer = Writer()
     _includes(kernel, writer)
     _comment(kernel, target, writer)

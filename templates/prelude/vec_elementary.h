@@ -1,7 +1,7 @@
-// exp and expm1 of float registers, and tanh and erf for AVX2, inline: a call of a library function would spill every register of a
-// loop. Those for AVX-512 are in vec_piecewise.h.
+// exp, expm1, log and log1p of float registers, and tanh and erf for AVX2, inline: a call of a library function would spill
+// every register of a loop. tanh and erf for AVX-512 are in vec_piecewise.h.
 //
-// Preconditions: float lanes. Errors: exp below 1 ulp, expm1 below 1.5, tanh and erf below 3, for every argument; NaN,
+// Preconditions: float lanes. Errors: exp and log below 1 ulp, expm1 and log1p below 1.5, tanh and erf below 3, for every argument; NaN,
 // infinities, signed zeros and denormal results are those of the exact functions.
 //
 // The polynomials are minimax fits (Remez) of the functions named beside them.
@@ -93,6 +93,45 @@ inline Reg<float> expm1_reg(Reg<float> x) {
       in.r, {0.49999994f, 0.16666521f, 0.041668274f, 0.008368686f, 0.0013820137f});
   const Reg<float> rest = 1.0f - scale_reg(splat_reg(1.0f), -in.n);
   return with_sign_of(scale_reg(rest + fma_reg(in.r * in.r, q, in.r), in.n), x);
+}
+
+// e log(2) + log(1 + r) for a whole number e and -0.25 <= r <= 0.5; log(1 + r) = r - r^2 / 2 + r^3 p(r).
+inline Reg<float> log_sum_reg(Reg<float> e, Reg<float> r) {
+  const Reg<float> square = r * r;
+  const Reg<float> p = polynomial(
+      r, {0.3333334f, -0.25000164f, 0.19999605f, -0.16655296f, 0.14276239f, -0.1272778f, 0.11700659f, -0.09116174f,
+          0.037672766f});
+  Reg<float> rest = fma_reg(e, splat_reg(1.42860677e-6f), square * r * p);  // log(2) = 0.69314575 + 1.42860677e-6
+  rest = fma_reg(square, splat_reg(-0.5f), rest) + r;
+  return fma_reg(e, splat_reg(0.693145751953125f), rest);  // the product is exact: few bits times a small integer
+}
+
+// x = 2^e m with 0.75 <= m < 1.5; m is NaN for a negative x.
+struct Magnitude {
+  Reg<float> e, m;
+};
+inline Magnitude magnitude_reg(Reg<float> x) {
+  const Reg<float> m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
+  const __mmask16 below = _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.0f), _CMP_LT_OQ);
+  const Reg<float> e = _mm512_getexp_ps(x);
+  return {_mm512_mask_add_ps(e, below, e, _mm512_set1_ps(1.0f)), m};
+}
+
+inline Reg<float> log_reg(Reg<float> x) {
+  const Magnitude in = magnitude_reg(size_reg(x) == 0.0f ? size_reg(x) : x);
+  return log_sum_reg(in.e, in.m - 1.0f);
+}
+
+// log(u + d) with the rounded sum u = 1 + x and its rounding error d.
+inline Reg<float> log1p_reg(Reg<float> x) {
+  const Reg<float> u = x + 1.0f;
+  const Reg<float> added = u - 1.0f;
+  const Reg<float> error = (1.0f - (u - added)) + (x - added);
+  const Magnitude in = magnitude_reg(u);
+  // Where u is 0 or infinite, so is the result, and there is no error to scale.
+  const __mmask16 plain = _mm512_cmp_ps_mask(size_reg(in.e), _mm512_set1_ps(300.0f), _CMP_LT_OQ);
+  const Reg<float> r = _mm512_mask_add_ps(in.m - 1.0f, plain, in.m - 1.0f, _mm512_scalef_ps(error, -in.e));
+  return with_sign_of(log_sum_reg(in.e, r), x);
 }
 #else
 // exp(x) - 1 = 2^n (1 + e) - 1: splits x into n log(2) + r with |r| <= log(2) / 2, and gives e = exp(r) - 1.

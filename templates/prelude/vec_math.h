@@ -36,10 +36,10 @@ namespace icpu {
 ICPU_NAMED_UNARY(sleef_exp, exp, _u10)
 ICPU_UNARY(exp2, _u10)
 ICPU_NAMED_UNARY(sleef_expm1, expm1, _u10)
-ICPU_UNARY(log, _u10)
+ICPU_NAMED_UNARY(sleef_log, log, _u10)
 ICPU_UNARY(log2, _u10)
 ICPU_UNARY(log10, _u10)
-ICPU_UNARY(log1p, _u10)
+ICPU_NAMED_UNARY(sleef_log1p, log1p, _u10)
 ICPU_UNARY(sin, _u10)
 ICPU_UNARY(cos, _u10)
 ICPU_UNARY(tan, _u10)
@@ -82,7 +82,7 @@ ICPU_BINARY(nextafter, )
 #undef ICPU_SLEEF_F
 #undef ICPU_SLEEF_D
 
-// exp, tanh and erf of floats are inline code, of doubles they are SLEEF's.
+// exp, tanh and erf of floats are inline code (with AVX-512 also expm1, log and log1p), of doubles they are SLEEF's.
 #define ICPU_INLINE_OR_SLEEF(name)                                                                            \
   template <Float T, int U>                                                                                   \
   inline Vec<T, U> name(const Vec<T, U>& a) {                                                                 \
@@ -97,10 +97,20 @@ ICPU_INLINE_OR_SLEEF(tanh)
 ICPU_INLINE_OR_SLEEF(erf)
 #if defined(CPU_CAPABILITY_AVX512)
 ICPU_INLINE_OR_SLEEF(expm1)
+ICPU_INLINE_OR_SLEEF(log)
+ICPU_INLINE_OR_SLEEF(log1p)
 #else
 template <Float T, int U>
 inline Vec<T, U> expm1(const Vec<T, U>& a) {
   return sleef_expm1(a);
+}
+template <Float T, int U>
+inline Vec<T, U> log(const Vec<T, U>& a) {
+  return sleef_log(a);
+}
+template <Float T, int U>
+inline Vec<T, U> log1p(const Vec<T, U>& a) {
+  return copysign(sleef_log1p(a), a);  // SLEEF gives +0 for the smallest negative numbers
 }
 #endif
 #undef ICPU_INLINE_OR_SLEEF

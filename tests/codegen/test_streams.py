@@ -10,15 +10,17 @@ import torch
 
 from bench_suites.kernels.table import FAMILIES
 from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.prefetch import Ahead, plan_ahead
+from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
 
-from .build import BF16, BOOL, F32, I8, I64, U8, Build
-from .harness import Library, available
+from .build import BF16, BOOL, F16, F32, I8, I64, U8, Build
+from .harness import Library, available, target
 
 N = size_symbol("n")
 ISAS = [isa for isa in available() if isa != "scalar"]
@@ -104,6 +106,17 @@ def repeating(isa: str, period: int, dtype: torch.dtype) -> Kernel:
     return b.kernel(isa, (i,), vector=i, parallel=1, work=30, sizes=(N,))
 
 
+def chosen(isa: str, dtype: torch.dtype) -> Kernel:
+    """Y[i] = X[i] where the mask says so, else -0.5; the load has a mask and a fill too."""
+    i = loop_var("i", of(N))
+    b = Build()
+    m = b.load("M", of(i), BOOL)
+    x = b.load("X", of(i), dtype, mask=m, fill=3.1)
+    b.store("Y", of(i), b.op("where", m, x, b.const(-0.5, dtype)))
+    b.store("Z", of(i), x)
+    return b.kernel(isa, (i,), vector=i, parallel=1, work=30, sizes=(N,))
+
+
 NARROW = (BOOL, U8, I8, BF16, I64)
 PERIODS = (2, 3, 5, 16, 24, 64, 65)
 
@@ -111,6 +124,7 @@ PERIODS = (2, 3, 5, 16, 24, 64, 65)
 @cache
 def built(isa: str) -> dict[object, Kernel]:
     found: dict[object, Kernel] = {dtype: mixed(isa, dtype) for dtype in NARROW}
+    found |= {("chosen", dtype): chosen(isa, dtype) for dtype in (BF16, F16, F32)}
     return found | {(p, dtype): repeating(isa, p, dtype) for p in PERIODS for dtype in (F32, BF16)}
 
 
@@ -158,3 +172,23 @@ def test_an_operand_that_repeats(library: Library, isa: str, period: int, dtype:
         return y, x * c[3 + torch.arange(n) % period]
 
     each_size(check)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16, F32], ids=str)
+def test_low_precision_that_is_only_moved_keeps_its_bits(library: Library, isa: str, dtype: torch.dtype) -> None:
+    kernel = built(isa)["chosen", dtype]
+    assert ("int16_t" in generate(kernel, target(isa)).code) == (dtype != F32)
+    bits = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)  # every one: NaN with their payloads, denormals
+    x = bits.view(dtype) if dtype != F32 else torch.randn(len(bits))
+    mask = torch.rand(len(x)) < 0.5
+    y, z = torch.empty_like(x), torch.empty_like(x)
+    library.run(kernel, mask, x, y, z, sizes=(len(x),))
+    whole = torch.int16 if dtype != F32 else torch.int32
+    for result, other in ((y, -0.5), (z, 3.1)):
+        wanted = torch.where(mask, x.view(whole), torch.tensor(other, dtype=dtype).view(whole))
+        assert torch.equal(result.view(whole), wanted)
+
+
+def test_low_precision_that_is_computed_with_stays_float() -> None:
+    kernel = from_models("gelu", BF16).kernel
+    assert as_bits(kernel) is kernel
