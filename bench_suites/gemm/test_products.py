@@ -10,7 +10,7 @@ from torch import nn
 
 from bench_suites.gemm.contest import Row, compete, ours
 from bench_suites.gemm.machine import peak, read
-from bench_suites.suites.gemm import ONE_ROW, ROWS, WEIGHTS, Int8Linear
+from bench_suites.suites.gemm import ONE_ROW, ROWS, WEIGHTS, Int8Linear, WeightOnlyLinear
 
 mkldnn = torch.ops.mkldnn
 
@@ -92,5 +92,18 @@ def test_one_row(benchmark: Any, rows: list[Row], threads: int, kind: str, size:
     work = float(module.weight.nbytes)
     row = compete(benchmark, Row(f"{kind} few rows", _size(m, k, n), threads, work), calls)
     if m == 1 and module.weight.nbytes > 16 << 20:
+        row.bar("share", row.share, ONE_ROW_SHARE)
+    rows.append(row)
+
+
+@pytest.mark.parametrize("size", [*ONE_ROW, *((m, 1024, 4096) for m in (32, 128))], ids=lambda s: "x".join(map(str, s)))
+@torch.no_grad()
+def test_weight_only(benchmark: Any, rows: list[Row], threads: int, size: tuple[int, int, int]) -> None:
+    """bf16 by bytes, against ATen's operator; with one row the limit is how fast the bytes are read."""
+    m, k, n = size
+    module, x = WeightOnlyLinear(k, n), torch.randn(m, k).bfloat16()
+    calls = {"icpu": ours(module, x), "torch": lambda: module(x), "read": lambda: read(threads, [module.weight])}
+    row = compete(benchmark, Row("bf16 by int8", _size(m, k, n), threads, float(k * n)), calls)
+    if m == 1 and k * n >= 16 << 20:
         row.bar("share", row.share, ONE_ROW_SHARE)
     rows.append(row)

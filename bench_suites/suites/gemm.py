@@ -58,6 +58,22 @@ class Int8Linear(nn.Module):
         return torch._int_mm(x, self.weight.t()) * self.scale + self.bias
 
 
+class WeightOnlyLinear(nn.Module):
+    """A linear layer of bf16 with a weight of bytes and a scale for each column."""
+
+    weight: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-128, 128, (outputs, features), dtype=torch.int8))
+        self.register_buffer("scale", (torch.rand(outputs) * 0.01).bfloat16())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (rows, features) of bf16; (rows, outputs) of bf16."""
+        return torch.ops.aten._weight_int8pack_mm(x, self.weight, self.scale)
+
+
 def _build(rows: int, features: int, outputs: int, request: Request) -> Case:
     if request.tiny:
         rows, features, outputs = min(rows, 8), 32, 48

@@ -62,6 +62,27 @@ def view_again(graph: fx.Graph, view: fx.Node, source: fx.Node) -> fx.Node:
     return add(graph, target, source, *args_of(view)[1:])
 
 
+def is_cast_of_bytes(weight: Any) -> bool:
+    """Whether a value is int8, cast and seen in another order or shape, or several of them after each other."""
+    if not isinstance(weight, fx.Node):
+        return False
+    if is_call(weight, (aten._to_copy.default,)) and fake(args_of(weight)[0]).dtype == torch.int8:
+        return True
+    if is_call(weight, (aten.cat.default,)):
+        return all(is_cast_of_bytes(part) for part in args_of(weight)[0])
+    return is_call(weight, RESHAPES + TRANSPOSES) and is_cast_of_bytes(args_of(weight)[0])
+
+
+def bytes_of(graph: fx.Graph, weight: fx.Node) -> fx.Node:
+    """The int8 values that a value with `is_cast_of_bytes` has."""
+    if weight.target is aten._to_copy.default:
+        return args_of(weight)[0]
+    if weight.target is aten.cat.default:
+        parts, *dim = args_of(weight)
+        return add(graph, aten.cat.default, [bytes_of(graph, part) for part in parts], *dim)
+    return view_again(graph, weight, bytes_of(graph, args_of(weight)[0]))
+
+
 def only_user(node: fx.Node) -> fx.Node | None:
     """The single node that uses this one, once."""
     return next(iter(node.users)) if len(node.users) == 1 else None

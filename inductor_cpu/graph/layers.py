@@ -12,7 +12,17 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_cpu.graph.edit import RESHAPES, TRANSPOSES, add, args_of, fake, is_call, order_of_dims, view_again
+from inductor_cpu.graph.edit import (
+    RESHAPES,
+    TRANSPOSES,
+    add,
+    args_of,
+    fake,
+    is_call,
+    is_cast_of_bytes,
+    order_of_dims,
+    view_again,
+)
 from inductor_cpu.ir.ops import LOW_PRECISION
 
 aten = torch.ops.aten
@@ -59,6 +69,8 @@ def _plain_layer(node: Any, weights: Collection[fx.Node]) -> Layer | None:
             return None
     else:
         return None
+    if is_cast_of_bytes(weight):
+        return None  # what is scaled would no longer be bytes
     static = weight in weights and (bias is None or bias in weights) and not rounds_twice(weight)
     batched = not is_call(node, (aten.convolution.default,)) or fake(args_of(node)[0]).dim() == fake(weight).dim()
     return Layer(node, channels, dim) if static and batched and isinstance(channels, int) else None

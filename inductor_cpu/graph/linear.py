@@ -21,8 +21,10 @@ from inductor_cpu.graph.edit import (
     TRANSPOSES,
     add,
     args_of,
+    bytes_of,
     fake,
     is_call,
+    is_cast_of_bytes,
     only_user,
     order_of_dims,
     view_again,
@@ -147,27 +149,6 @@ def _pack(graph: fx.Graph, product: fx.Node) -> None:
             tail.post.algorithm, value=fake(product),
         )  # fmt: skip
     replace_tail(graph, tail, new)
-
-
-def is_cast_of_bytes(weight: Any) -> bool:
-    """Whether a value is int8, cast and seen in another order or shape, or several of them after each other."""
-    if not isinstance(weight, fx.Node):
-        return False
-    if is_call(weight, (aten._to_copy.default,)) and fake(args_of(weight)[0]).dtype == torch.int8:
-        return True
-    if is_call(weight, (aten.cat.default,)):
-        return all(is_cast_of_bytes(part) for part in args_of(weight)[0])
-    return is_call(weight, RESHAPES + TRANSPOSES) and is_cast_of_bytes(args_of(weight)[0])
-
-
-def bytes_of(graph: fx.Graph, weight: fx.Node) -> fx.Node:
-    """The int8 values that a value with `is_cast_of_bytes` has."""
-    if weight.target is aten._to_copy.default:
-        return args_of(weight)[0]
-    if weight.target is aten.cat.default:
-        parts, *dim = args_of(weight)
-        return add(graph, aten.cat.default, [bytes_of(graph, part) for part in parts], *dim)
-    return view_again(graph, weight, bytes_of(graph, args_of(weight)[0]))
 
 
 def transposed(graph: fx.Graph, weight: fx.Node) -> fx.Node:

@@ -14,6 +14,7 @@ from inductor_cpu.graph.attention import AttentionChoice, use_attention_kernels
 from inductor_cpu.graph.batch_norm import fold_batch_norms
 from inductor_cpu.graph.clean import drop_copies, share_views
 from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_convolutions
+from inductor_cpu.graph.decomposed import expand_quantization, multiply_as_integers
 from inductor_cpu.graph.edit import StrideSpreader
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
@@ -73,11 +74,14 @@ def run_passes(
     attention = use_attention_kernels(gm, attention_kernel)
     recognize_attention(gm, attention_kernel)
     if not prepack or not static_inputs:
+        expand_quantization(gm)
         return Prepared(gm, None, tuple(attention))
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)
     drop_copies(gm)
     hoist_weights(gm, static_inputs)
+    quantized = multiply_as_integers(gm, weight_only(gm, static_inputs), micro_kernel)
+    expand_quantization(gm)
     spelled = recognize_activations(gm)
     norms = fold_batch_norms(gm, weight_only(gm, static_inputs))
     scaled = fold_affine(gm, weight_only(gm, static_inputs))
@@ -91,7 +95,7 @@ def run_passes(
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
     linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
     integers, some = pack_int_products(gm, weight_only(gm, static_inputs), micro_kernel, once)
-    linears, more = linears + integers, [*more, *some]
+    linears, more = linears + integers + quantized, [*more, *some]
     recurrent, others = pack_recurrent(gm, weight_only(gm, static_inputs))
     linear_adds = fuse_linear_binaries(gm) if linears else 0
     keep_shared_results(gm, shared, promised)

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.graph.edit import RESHAPES, args_of
+from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -44,6 +45,9 @@ _LAYOUT_HINTS: dict[Any, int] = {
     mkldnn._reorder_linear_weight.default: 1,
     mkldnn._reorder_mkldnn_rnn_layer_weight.default: 6,
 }
+
+#: Operators of ours whose second operand is a packed weight.
+_PRODUCTS = {PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR}
 
 #: Operators that read rows of a table.
 _LOOKUPS = {aten.embedding.default, aten.gather.default, aten.index.Tensor, aten.index_select.default}
@@ -173,8 +177,8 @@ def _is_root(node: fx.Node, frozen: Collection[fx.Node]) -> bool:
     if _is_view(node) or not isinstance(node.meta["val"], torch.Tensor):
         return False
     users = [user for user in users_through_views(node) if user not in frozen]
-    if is_packed(node):
-        return bool(users)
+    if is_packed(node) or any(user.target in _PRODUCTS and user.args[1] is node for user in users):
+        return bool(users)  # padded to whole panels, a small weight may grow more than others may
     return bool(users) and not escapes(node) and growth(node) <= MAX_GROWTH and not _as_long_as_an_input(node)
 
 

@@ -52,6 +52,7 @@ _S8, _U8, _S32 = torch.int8, torch.uint8, torch.int32
 
 _AMX_BF16 = frozenset({"amx_tile", "amx_bf16"})
 _AMX_INT8 = frozenset({"amx_tile", "amx_int8"})
+_AMX = _AMX_BF16 | _AMX_INT8
 _AMX_F16 = frozenset({"amx_fp16"})
 _DOT_BF16 = frozenset({"avx512_bf16"})
 _VNNI = frozenset({"avx512_vnni"})
@@ -65,7 +66,7 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
     row.name: row
     for row in (
         MicroKernel("amx_bf16", "amx_bf16.h", "AmxBf16", _BF16, _BF16, _F32, 32, 16, 32, 2, "avx512", _AMX_BF16),
-        MicroKernel("amx_bf16_s8", "amx_bf16_s8.h", "AmxBf16S8", _BF16, _S8, _F32, 32, 32, 32, 1, "avx512", _AMX_BF16),
+        MicroKernel("amx_bf16_s8", "amx_bf16_s8.h", "AmxBf16S8", _BF16, _S8, _F32, 32, 16, 64, 4, "avx512", _AMX),
         MicroKernel("split_f32", "split_f32.h", "SplitF32", _F32, _F32, _F32, 32, 32, 32, 1, "avx512", _AMX_BF16),
         MicroKernel("amx_s8", "amx_int8.h", "AmxS8", _S8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8),
         MicroKernel("amx_u8", "amx_int8.h", "AmxU8", _U8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8),

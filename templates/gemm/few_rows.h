@@ -10,6 +10,8 @@
 //   Thread            an object that each thread holds while it multiplies, made from the number of rows
 //   panel(a, b, c, rows, depth)
 //                     c = a @ b for one panel and `depth` values of the depth, a multiple of Micro::kStep
+//   Rows              optional: what it makes of the packed rows, once for all threads, from (a, rows, depth). Then it has
+//                     panel(made, k, b, c, rows, depth), for the depths from k on.
 #pragma once
 
 #include "multiply.h"
@@ -38,10 +40,17 @@ class Stream {
     Element* const a = aligned_scratch<Element, 16>(steps_ * Micro::kStep * Micro::kBlock);
     pack(0, g_.rows, 0, g_.depth, a);
     Sum* const pieces = aligned_scratch<Sum, 18>(threads_ > 1 ? 2 * threads_ * kPanel : 0);
-    parallel_for(threads_, 1, threads_, [&](int64_t begin, int64_t end) {
-      const typename Micro::Few::Thread thread(g_.rows);
-      for (int64_t part = begin; part < end; ++part) multiply_part(part, a, pieces + 2 * part * kPanel, epilogue);
-    });
+    const auto multiply = [&](const auto& rows) {
+      parallel_for(threads_, 1, threads_, [&](int64_t begin, int64_t end) {
+        const typename Micro::Few::Thread thread(g_.rows);
+        for (int64_t part = begin; part < end; ++part) multiply_part(part, rows, pieces + 2 * part * kPanel, epilogue);
+      });
+    };
+    if constexpr (requires { typename Micro::Few::Rows; }) {
+      multiply(typename Micro::Few::Rows(a, g_.rows, steps_ * Micro::kStep));
+    } else {
+      multiply(a);
+    }
     if (threads_ > 1) add_pieces(pieces, epilogue);
   }
 
@@ -56,12 +65,19 @@ class Stream {
   }
 
   // pieces: for the end of a panel that another part begins, and for the start of one that another part ends.
-  void multiply_part(int64_t part, const Element* a, Sum* pieces, const Epilogue<Sum>& epilogue) const {
+  // rows: packed, or what the micro kernel made of them.
+  template <class Rows>
+  void multiply_part(int64_t part, const Rows& rows, Sum* pieces, const Epilogue<Sum>& epilogue) const {
     alignas(64) Sum whole[kPanel];
     for (int64_t step = start(part), stop = start(part + 1); step < stop;) {
       const int64_t panel = step / steps_, k = step % steps_, count = std::min(steps_ - k, stop - step);
       Sum* const c = count == steps_ ? whole : k > 0 ? pieces : pieces + kPanel;
-      Micro::Few::panel(a + k * Micro::kStep * Micro::kBlock, b_ + step * kStepOfB, c, g_.rows, count * Micro::kStep);
+      const Weight* const b = b_ + step * kStepOfB;
+      if constexpr (std::is_pointer_v<Rows>) {
+        Micro::Few::panel(rows + k * Micro::kStep * Micro::kBlock, b, c, g_.rows, count * Micro::kStep);
+      } else {
+        Micro::Few::panel(rows, k * Micro::kStep, b, c, g_.rows, count * Micro::kStep);
+      }
       if (count == steps_) finish(panel, c, epilogue);
       step += count;
     }

@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from bench_suites.kernels.table import FAMILIES
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import loop_var, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import Kernel, VectorPlan
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.operators import PACKED_INT_MM, PACKED_LINEAR
 from inductor_cpu.targets.cpu import ISAS, Target
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
@@ -81,6 +84,34 @@ FROM_MODELS = {
     "batch_norm_relu_nhwc": "vectors over the channels",
     "adamw_update": "updates in place",
 }
+
+
+def _linear_gelu(x: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(PACKED_LINEAR(x, packed, None, bias, 40, "amx_bf16"))
+
+
+def _quantized_linear(x: torch.Tensor, packed: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    y = (PACKED_INT_MM(x, packed, 40, "vnni_u8").float() * scale).relu()
+    return (y * 20.0).round().add(3).clamp(0, 255).to(torch.uint8)
+
+
+def _packed(name: str) -> torch.Tensor:
+    row = MICRO_KERNELS[name]
+    return torch.zeros(row.packed_shape(40, 64), dtype=row.weight)
+
+
+#: Products with what is fused into them.
+PRODUCTS = {
+    "linear_gelu_bf16": (_linear_gelu, torch.zeros(9, 64).bfloat16(), _packed("amx_bf16"), torch.zeros(40).bfloat16()),
+    "quantized_linear": (_quantized_linear, torch.zeros(9, 64).byte(), _packed("vnni_u8"), torch.zeros(40)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_text_of_a_product_is_the_golden_one(name: str) -> None:
+    function, *inputs = PRODUCTS[name]
+    (kernel,) = kernels(schedule_of(lower(function, *inputs)))
+    compare(name, generate(kernel, machine("avx512")).code)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 import inductor_cpu
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
-from inductor_cpu.targets.cpu import detect
+from inductor_cpu.targets.cpu import detect, target_for
 
 needs_int8 = pytest.mark.skipif(
     "amx_s8" not in usable_micro_kernels(detect()), reason="this CPU, or its system, has no AMX tiles of int8"
@@ -125,3 +126,54 @@ def test_an_edited_weight_is_packed_again() -> None:
 def test_a_weight_that_is_an_argument_is_left_to_the_library() -> None:
     x, weight = random_bytes(20, 64), random_bytes(64, 32)
     assert torch.equal(torch.compile(torch._int_mm, backend="icpu")(x, weight), torch._int_mm(x, weight))
+
+
+class WeightOnly(nn.Module):
+    """A linear layer with a weight of bytes: ATen's operator, or a cast."""
+
+    def __init__(self, depth: int, columns: int, dtype: torch.dtype, cast: bool) -> None:
+        super().__init__()
+        self.cast = cast
+        self.register_buffer("weight", random_bytes(columns, depth))
+        self.register_buffer("scale", (torch.rand(columns) * 0.01 + 0.001).to(dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.cast:
+            return nn.functional.linear(x, self.weight.to(x.dtype)) * self.scale
+        return nn.functional.silu(torch.ops.aten._weight_int8pack_mm(x, self.weight, self.scale))
+
+    def rounded(self, x: torch.Tensor) -> torch.Tensor:
+        """The same, rounded where eager rounds; ATen's own operator reads out of bounds for odd sizes."""
+        y = x.float() @ self.weight.float().t()
+        if self.cast:
+            return y.to(x.dtype) * self.scale
+        return nn.functional.silu((y * self.scale.float()).to(x.dtype))
+
+    def exact(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.double() @ self.weight.double().t() * self.scale.double()
+        return y if self.cast else nn.functional.silu(y)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cast", [False, True], ids=["operator", "cast"])
+@pytest.mark.parametrize("level", [None, "avx512", "avx2"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16], ids=str)
+def test_floats_by_bytes_read_the_bytes(dtype: torch.dtype, level: str | None, cast: bool) -> None:
+    usable = usable_micro_kernels(target_for(None, level))
+    if not any((row.dtype, row.weight) == (dtype, torch.int8) for row in map(MICRO_KERNELS.__getitem__, usable)):
+        pytest.skip("this CPU has no kernel for it")
+    module = WeightOnly(100, 52, dtype, cast)
+    with inductor_cpu.config.patch({"cpp.max_isa": level}):
+        explained = inductor_cpu.explain(module, torch.randn(20, 100).to(dtype))
+        torch._dynamo.reset()
+        compiled = torch.compile(module, backend="icpu", dynamic=True)
+        results = [(x, compiled(x)) for x in (torch.randn(rows, 100).to(dtype) for rows in (20, 2, 1, 33))]
+    assert explained.extern_calls == 0
+    assert " by int8: " in str(explained)
+    for x, result in results:
+        exact, eager = module.exact(x), module.rounded(x)
+        assert result.dtype == eager.dtype
+        limit = (
+            (eager.double() - exact).square().mean().sqrt() * 1.2
+        ).item() + 2e-7 * exact.square().mean().sqrt().item()
+        assert (result.double() - exact).square().mean().sqrt().item() <= limit

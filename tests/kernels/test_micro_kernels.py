@@ -149,6 +149,37 @@ def test_matrices_of_a_batch_are_right(row: MicroKernel) -> None:
     assert ((out.double() - exact).abs() <= exact.abs().max() * 1e-5 * row.total.is_floating_point).all()
 
 
+#: Powers of two that leave room for sums.
+MAGNITUDES = {torch.float16: (-8, 0, 4), torch.bfloat16: (-100, 0, 90), torch.float32: (-100, 0, 90)}
+
+
+def test_rows_of_any_magnitude_are_right(row: MicroKernel) -> None:
+    depth, weight = 3 * row.step + 1, values(row.weight, row.columns + 1, 3 * row.step + 1)
+    for rows in (1, 3, 9, 33):
+        a = values(row.dtype, rows, depth)
+        for r in range(rows if row.dtype.is_floating_point else 0):
+            a[r] *= 2.0 ** MAGNITUDES[row.dtype][r % 3]
+        a[rows // 2] = 0
+        out = torch.full((rows, row.columns + 1), 99, dtype=row.total)
+        multiply(row, a, weight, out, None)
+        exact, size = a.double() @ weight.double().t(), a.double().abs() @ weight.double().abs().t()
+        assert ((out.double() - exact).abs() <= size * SUMS * row.total.is_floating_point).all(), rows
+
+
+def test_infinities_and_nan_stay_in_their_rows(row: MicroKernel) -> None:
+    if not row.dtype.is_floating_point:
+        return  # integers have none
+    depth, weight = 2 * row.step + 1, values(row.weight, row.columns + 1, 2 * row.step + 1)
+    weight[weight == 0] = 1
+    for rows in (1, 2, 7, 20, 40):
+        a = values(row.dtype, rows, depth)
+        a[0, 5], a[rows // 2, depth - 1] = -torch.inf, torch.nan
+        out = torch.zeros(rows, row.columns + 1)
+        multiply(row, a, weight, out, None)
+        exact = (a.double() @ weight.double().t()).float()
+        torch.testing.assert_close(out, exact, rtol=1e-4, atol=1e-3 * depth, equal_nan=True)
+
+
 def test_extremes_of_integers_are_exact(row: MicroKernel) -> None:
     lowest, highest = (
         (-128, 127) if row.dtype.is_floating_point else (torch.iinfo(row.dtype).min, torch.iinfo(row.dtype).max)

@@ -1,0 +1,34 @@
+#include "../gemm/amx_bf16.h"
+// Loops: i0 < block_height, i1 < block_width.
+// Vectors: 16 lanes (avx512) along i1, pointwise.
+extern "C" int64_t icpu_80ec711e86f43f96207523d7(void* const* buffers, const int64_t* sizes) {
+  icpu::bf16* const p0 = static_cast<icpu::bf16*>(buffers[0]);
+  const icpu::bf16* const p1 = static_cast<const icpu::bf16*>(buffers[1]);
+  const icpu::bf16* const p2 = static_cast<const icpu::bf16*>(buffers[2]);
+  const icpu::bf16* const p3 = static_cast<const icpu::bf16*>(buffers[3]);
+  const icpu::bf16* const a = p2;
+  const int64_t rows = 9, columns = 40, depth = 64;
+  const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, icpu::gemm::AmxBf16::Element* out) ICPU_INLINE {
+    icpu::gemm::AmxBf16::pack(a + first * 64 + from, 64, height, part, out);
+  };
+  icpu::gemm::multiply<icpu::gemm::AmxBf16>({rows, columns, depth}, p3, omp_get_max_threads(), pack, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, const float* block) ICPU_INLINE {
+    for (int64_t i0 = 0; i0 < height; ++i0) {
+      icpu::for_vectors<1>(0, width, [&](const int64_t i1, const auto lanes, const int) ICPU_INLINE {
+        const auto v0 = icpu::load(block + i0 * 32 + i1, lanes);
+        const auto v1 = icpu::load(p1 + panel * 32 + i1, lanes);
+        const auto v2 = v1;
+        const auto v3 = v0 + v2;
+        const auto v4 = icpu::round_bf16(v3);
+        const auto v5 = v4;
+        const auto v7 = v5 * lanes.vec(0.5f);
+        const auto v9 = v5 * lanes.vec(0.70710677f);
+        const auto v10 = icpu::erf(v9);
+        const auto v12 = lanes.vec(1.0f) + v10;
+        const auto v13 = v7 * v12;
+        const auto v14 = v13;
+        icpu::store(p0 + panel * 32 + row * 40 + i0 * 40 + i1, v14, lanes);
+      });
+    }
+  });
+  return 0;
+}
