@@ -51,6 +51,7 @@ from inductor_cpu.runtime.measurements import Measurements
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.runtime.weights import Dropping, PackedWeights
 from inductor_cpu.schedule.schedule import schedule_program
+from inductor_cpu.targets.blocking import blocking_for
 from inductor_cpu.targets.cpu import Target, target_for
 from inductor_cpu.trace import CompileReport, KernelInfo, Trace, count_externs
 
@@ -215,6 +216,7 @@ class _LinearChoice:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._blocking = blocking_for(_target(config))
         self._decisions: dict[linear.Shape, linear.Decision] = {}
 
     def why_not_pack(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
@@ -234,15 +236,16 @@ class _LinearChoice:
     ) -> str | None:
         """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
         kernel = self.micro_kernel(rows, window * channels, columns, dtype)
-        return kernel if kernel is not None and linear.wins_convolution(kernel, window, channels, columns) else None
+        wins = kernel is not None and linear.wins_convolution(kernel, window, channels, columns, self._blocking)
+        return kernel if wins else None
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:
             usable = usable_micro_kernels(_target(self._config))
             if not self._config.cpp.split_float32:
                 usable -= {"split_f32"}
-            measured = self._measured(shape, linear.own_kernels(shape, usable)[:2])
-            own = None if measured else linear.choose_own(shape, usable)
+            measured = self._measured(shape, linear.own_kernels(shape, usable, self._blocking)[:2])
+            own = None if measured else linear.choose_own(shape, usable, self._blocking)
             self._decisions[shape] = own or linear.choose(shape, measured)
         return self._decisions[shape]
 

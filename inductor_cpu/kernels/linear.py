@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.targets.blocking import Blocking
 
 
 @dataclass(frozen=True)
@@ -64,20 +65,13 @@ _TYPICAL_ROWS = 128
 _MARGIN = 0.95
 
 
-#: Fewer columns or a smaller inner size than this leave most of a tile empty.
-_LEAST_SIZE = 16
-
-
 #: The micro kernels that are faster than oneDNN in every convolution.
 _CONVOLUTIONS = ("amx_bf16",)
 
-#: Where splitting floats pays in a convolution: least channels, and least columns where windows overlap.
-_SPLIT_CHANNELS, _SPLIT_COLUMNS = 32, 128
 
-
-def own_kernels(shape: Shape, micro_kernels: Collection[str]) -> list[str]:
+def own_kernels(shape: Shape, micro_kernels: Collection[str], blocking: Blocking) -> list[str]:
     """The micro kernels for a shape, of those that run here; the first one is the fastest for most shapes."""
-    if min(shape.inner, shape.columns) < _LEAST_SIZE:
+    if min(shape.inner, shape.columns) < blocking.least_size:
         return []
     return [
         name
@@ -86,25 +80,25 @@ def own_kernels(shape: Shape, micro_kernels: Collection[str]) -> list[str]:
     ]
 
 
-def choose_own(shape: Shape, micro_kernels: Collection[str]) -> Decision | None:
+def choose_own(shape: Shape, micro_kernels: Collection[str], blocking: Blocking) -> Decision | None:
     """The micro kernel for a shape, of those that run here; None when a library should compute it."""
-    for name in own_kernels(shape, micro_kernels):
+    for name in own_kernels(shape, micro_kernels, blocking):
         return Decision(name, "a kernel of ours, with what follows fused")
     return None
 
 
-def wins_convolution(name: str, window: int, channels: int, columns: int) -> bool:
+def wins_convolution(name: str, window: int, channels: int, columns: int, blocking: Blocking) -> bool:
     """Whether a micro kernel beats oneDNN in a convolution."""
-    return name in _CONVOLUTIONS or (name == "split_f32" and splitting_pays(window, channels, columns))
+    return name in _CONVOLUTIONS or (name == "split_f32" and splitting_pays(window, channels, columns, blocking))
 
 
-def splitting_pays(window: int, channels: int, columns: int) -> bool:
+def splitting_pays(window: int, channels: int, columns: int, blocking: Blocking) -> bool:
     """Whether a convolution of floats is faster by bf16 parts than by oneDNN, as measured on the layers of ResNet-50,
     MobileNetV3 and ConvNeXt: a pixel is split once for each window that it is in, which many columns make up for.
 
     window: pixels of a window.
     """
-    return channels >= _SPLIT_CHANNELS and (window == 1 or columns >= _SPLIT_COLUMNS)
+    return channels >= blocking.split_channels and (window == 1 or columns >= blocking.split_columns)
 
 
 def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decision:

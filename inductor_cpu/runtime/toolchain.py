@@ -16,6 +16,7 @@ import torch
 
 from inductor_cpu.errors import UserError
 from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.targets.blocking import blocking_for, definitions
 from inductor_cpu.targets.cpu import Target
 
 _CANDIDATES = (
@@ -92,7 +93,8 @@ class Toolchain:
 
     def kernel_flags(self, target: Target) -> tuple[str, ...]:
         """Flags of kernels and of their precompiled header: these must be the same for both."""
-        return (*COMMON_FLAGS, *KERNEL_FLAGS, *self._family_flags, *self.sanitizer_flags, *target.flags)
+        cuts = definitions(blocking_for(target))
+        return (*COMMON_FLAGS, *KERNEL_FLAGS, *self._family_flags, *self.sanitizer_flags, *target.flags, *cuts)
 
     @property
     def _family_flags(self) -> tuple[str, ...]:

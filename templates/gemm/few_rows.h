@@ -18,8 +18,8 @@
 
 namespace icpu::gemm {
 
-// Lines of B that pay for one more thread.
-inline constexpr int64_t kStreamGrain = 2000;
+// Lines of B that pay for one more thread (targets/blocking.py).
+inline constexpr int64_t kStreamGrain = ICPU_GEMM_THREAD_LINES;
 
 template <class Micro>
 class Stream {

@@ -39,8 +39,11 @@ namespace icpu::gemm {
 inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// The packed rows of A that all panels of B read again and again stay in the L2 cache.
-inline constexpr int64_t kPackedBytes = int64_t(1) << 20;
+// From targets/blocking.py: bytes of packed rows of A that all panels of B read again and again, to stay in the L2 cache;
+// the most blocks of them; the multiplications, in 64s, that pay for one more thread.
+inline constexpr int64_t kPackedBytes = ICPU_GEMM_PACKED_BYTES;
+inline constexpr int64_t kMostBlocks = ICPU_GEMM_MOST_BLOCKS;
+inline constexpr int64_t kThreadWork = ICPU_GEMM_THREAD_WORK;
 inline constexpr int64_t kLine = 64;  // bytes of a cache line
 
 struct Sizes {
@@ -221,7 +224,7 @@ struct Cut {
 // and written again for each piece. The one that moves fewer bytes. Parts are about equally large.
 template <class Micro>
 inline Cut cut(const Sizes& g, int64_t blocks) {
-  constexpr int64_t size = sizeof(typename Micro::Element), fitting = kPackedBytes / (Micro::kBlock * size), most = 32;
+  constexpr int64_t size = sizeof(typename Micro::Element), fitting = kPackedBytes / (Micro::kBlock * size), most = kMostBlocks;
   const int64_t depth = std::max<int64_t>(round_up(g.depth, Micro::kStep), Micro::kStep);
   blocks = std::max<int64_t>(blocks, 1);
   const Cut rows{equal_parts(blocks, std::min(fitting / depth, most)), depth};
@@ -309,7 +312,7 @@ template <class Micro>
   if constexpr (requires { typename Micro::Few; }) {
     if (g.rows > 0 && g.rows <= Micro::Few::kMost) return Stream<Micro>(g, b, limit).run(pack, epilogue);
   }
-  const int threads = threads_for(g.rows * g.columns * g.depth / 64, 4000, limit);
+  const int threads = threads_for(g.rows * g.columns * g.depth / 64, kThreadWork, limit);
   const int64_t panels = ceil_div(g.columns, Micro::kColumns);
   const Blocks all = blocks_of<Micro>(g);
   const Grid grid = grid_of(all.count, panels, threads);

@@ -20,7 +20,8 @@ from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import open_cache
 from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
-from inductor_cpu.targets.cpu import ISAS, level_of
+from inductor_cpu.targets.blocking import blocking_for, definitions
+from inductor_cpu.targets.cpu import ISAS, detect, level_of
 from tests.codegen.harness import FUNCTION, available, target
 
 #: What the function of a row does with a block of C: stores it, or max(c * scale + bias, -1) with one rounding to the
@@ -92,6 +93,7 @@ def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
     AssertionError when it does and the code is wrong."""
     isa = next(isa for isa in ISAS if isa.name == rows[0].isa)
     tools = find_toolchain()
+    cuts = definitions(blocking_for(detect()))
     wanted = [flag for feature, flag in isa.optional if feature in rows[0].needs]
     base = [
         *tools.command,
@@ -100,6 +102,7 @@ def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
         *isa.flags,
         *wanted,
         *(f"-D{define}" for define in isa.defines),
+        *cuts,
     ]
     known = subprocess.run([*base, "-fsyntax-only", "-x", "c++", "/dev/null"], text=True, capture_output=True)
     if known.returncode != 0:

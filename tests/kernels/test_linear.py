@@ -14,6 +14,7 @@ from inductor_cpu.kernels.linear import Shape, candidates, choose, own_kernels
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
 from inductor_cpu.runtime.measurements import Measurements
+from inductor_cpu.targets.blocking import blocking_for
 from inductor_cpu.targets.cpu import detect
 
 
@@ -88,7 +89,7 @@ def test_measured_kernels_of_ours_take_part(times: dict[str, float], expected: s
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_max_autotune_measures_kernels_of_ours_for_the_same_numbers(dtype: torch.dtype) -> None:
     linear, x = nn.Linear(64, 48).to(dtype), torch.randn(20, 64).to(dtype)
-    usable = own_kernels(Shape(20, 64, 48, dtype, dtype), usable_micro_kernels(detect()))[:2]
+    usable = own_kernels(Shape(20, 64, 48, dtype, dtype), usable_micro_kernels(detect()), blocking_for(detect()))[:2]
     with inductor_cpu.config.patch(max_autotune=True):
         explanation = str(inductor_cpu.explain(linear, x))
         torch._dynamo.reset()
