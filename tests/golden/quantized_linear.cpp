@@ -1,7 +1,7 @@
 #include "../gemm/vnni_avx512.h"
 // Loops: i0 < block_height, i1 < block_width.
 // Vectors: 16 lanes (avx512) along i1, pointwise.
-extern "C" int64_t icpu_be70a9bb9f5b5e261aa447d8(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_7a5725ef89cf700e282256ec(void* const* buffers, const int64_t* sizes) {
   uint8_t* const p0 = static_cast<uint8_t*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   const uint8_t* const p2 = static_cast<const uint8_t*>(buffers[2]);
@@ -13,7 +13,7 @@ extern "C" int64_t icpu_be70a9bb9f5b5e261aa447d8(void* const* buffers, const int
   };
   icpu::gemm::multiply<icpu::gemm::VnniU8>({rows, columns, depth}, p3, omp_get_max_threads(), pack, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, const int32_t* block) ICPU_INLINE {
     for (int64_t i0 = 0; i0 < height; ++i0) {
-      icpu::for_vectors<1>(0, width, [&](const int64_t i1, const auto lanes, const int) ICPU_INLINE {
+      icpu::for_blocks<4>(0, width, [&](const int64_t i1, const auto lanes, const int) ICPU_INLINE {
         const auto v0 = icpu::load(block + i0 * 48 + i1, lanes);
         const auto v1 = icpu::convert<float>(v0);
         const auto v2 = icpu::load(p1 + panel * 48 + i1, lanes);
