@@ -16,7 +16,8 @@ from inductor_cpu.targets.cpu import target_for
 #: Rounds that take a few milliseconds.
 _ROUNDS = {"amx_bf16": 100_000, "amx_int8": 100_000, "fma_f32": 1_000_000}
 
-_REPEATS = 5
+#: Enough for the system to give each thread a core.
+_REPEATS = 40
 
 
 @lru_cache(maxsize=1)
@@ -35,7 +36,7 @@ def _probes() -> ctypes.CDLL:
 
 @lru_cache(maxsize=16)
 def peak(unit: str, threads: int) -> float:
-    """Operations a second of "amx_bf16", "amx_int8" or "fma_f32": the best of a few short tries. 0: not on this CPU."""
+    """Operations a second of "amx_bf16", "amx_int8" or "fma_f32": the best of short tries. 0: not on this CPU."""
     probe = getattr(_probes(), unit)
     return max(probe(threads, ctypes.c_int64(_ROUNDS[unit])) for _ in range(_REPEATS))
 
