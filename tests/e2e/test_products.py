@@ -274,3 +274,19 @@ def test_an_edited_weight_is_packed_again() -> None:
     check(module, compiled, x)
     module.weight.mul_(2)
     check(module, compiled, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_product_that_overwrites_its_argument_reads_it_first(dtype: torch.dtype) -> None:
+    """Threads pack rows while others already write results: these must not be in the same memory."""
+    torch.manual_seed(0)
+    linear = nn.Linear(256, 256).to(dtype).requires_grad_(False)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x.copy_(linear(x).relu())
+
+    x = torch.randn(700, 256).to(dtype)
+    changed = x.clone()
+    with torch.no_grad():
+        torch.compile(step, backend="icpu")(changed)
+        torch.testing.assert_close(changed, step(x))
