@@ -77,8 +77,8 @@ def vertical_units(facts: Facts) -> int:
     size = None if vector.size is None else vector.size.as_int
     terms = _extent([s.size for s in kernel.inner if s.size is not None]) or 1
     kept = sum(kernel.body[k].dtype.itemsize for k in kernel.kept) * terms * lanes
-    gathers = any(facts.load_access(access) in ("gather", "strided") for access in facts.access)
-    most = 1 if gathers else MAX_UNITS if size is not None and lanes >= 16 and _is_light(facts) else 4
+    lines = any(facts.load_access(access) == "contiguous" for access in facts.access)
+    most = 1 if not lines else MAX_UNITS if size is not None and lanes >= 16 and _is_light(facts) else 4
     if size is None:
         return next((units for units in (4, 2) if units * kept <= KEPT_BYTES), 1)
     vectors = size // lanes
@@ -87,9 +87,9 @@ def vertical_units(facts: Facts) -> int:
 
 
 def _is_light(facts: Facts) -> bool:
-    """Whether no value inside the loops takes many registers."""
+    """Whether no value inside the loops takes many registers, or a row in the cache."""
     inside = [i for k, i in enumerate(facts.kernel.body) if facts.level[k] > facts.outer_level]
-    wide = any(instr.dtype.itemsize > 4 for instr in inside)
+    wide = any(instr.dtype.itemsize > 4 for instr in inside) or bool(facts.kernel.kept)
     return not wide and all(OPS[instr.op].cost < HEAVY for instr in inside if isinstance(instr, Scalar))
 
 
