@@ -87,9 +87,9 @@ def vertical_units(facts: Facts) -> int:
 
 
 def _is_light(facts: Facts) -> bool:
-    """Whether no value inside the loops takes many registers, or a row in the cache."""
+    """Whether no value inside the loops takes many registers."""
     inside = [i for k, i in enumerate(facts.kernel.body) if facts.level[k] > facts.outer_level]
-    wide = any(instr.dtype.itemsize > 4 for instr in inside) or bool(facts.kernel.kept)
+    wide = any(instr.dtype.itemsize > 4 for instr in inside)
     return not wide and all(OPS[instr.op].cost < HEAVY for instr in inside if isinstance(instr, Scalar))
 
 
