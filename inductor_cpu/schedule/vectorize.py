@@ -168,7 +168,8 @@ def _bends(address: Expr, loop: Sym) -> bool:
 def _store_cost(store: Store, loop: Sym, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr]) -> float:
     if store.mode == "add" and access_kind(store.index[0], loop, body, inner) != "contiguous":
         return 1.5 * ACCESS_COST["gather"]
-    return 1.5 * _access_cost(store.index[0], body[store.value].dtype, loop, outer, inner, body)
+    cost = _access_cost(store.index[0], body[store.value].dtype, loop, outer, inner, body)
+    return (2.0 if cost >= ACCESS_COST["strided"] else 1.5) * cost  # a scatter costs more than a gather
 
 
 def _cost(
