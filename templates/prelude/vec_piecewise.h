@@ -98,7 +98,8 @@ inline Reg<float> slope_at(const float (&table)[Rows][Pieces], __m512i piece, Re
 }
 
 inline Reg<float> tanh_reg(Reg<float> x) {
-  const Reg<float> size = raw_min(splat_reg(9.1f), size_reg(x));  // 1 from 9.02 on
+  // The last polynomial is 1 from 9.02 to 9.09, and less after that: what uses 1 - tanh(x)^2 would see it.
+  const Reg<float> size = raw_min(splat_reg(9.05f), size_reg(x));
   const auto piece = (__m512i)place_of(size, 1 / 0.2915f);
   const Reg<float> rest = size - look_up(kTanhPieces[0], piece);
   return with_sign_of(fma_reg(slope_at(kTanhPieces, piece, rest), rest, look_up(kTanhPieces[1], piece)), x);

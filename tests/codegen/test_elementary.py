@@ -79,3 +79,12 @@ def test_function_is_accurate_for_every_float(name: str, isa: str) -> None:
     assert torch.equal(got[finite].signbit(), exact[finite].signbit())
     if name in ("tanh", "erf"):
         assert got[finite].abs().max() == 1
+
+
+@pytest.mark.parametrize("isa", [name for name in available() if name != "scalar"])
+@pytest.mark.parametrize("name", ["expm1", "tanh", "erf"])
+def test_function_is_at_its_limit_where_it_is_in_float64(name: str, isa: str) -> None:
+    exact = FUNCTIONS[name](everywhere().to(F64))
+    limit = exact.abs() == 1
+    assert limit.sum() > 100_000
+    assert torch.equal(results(isa)[name][limit], exact[limit].to(F32))
