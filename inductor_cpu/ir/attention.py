@@ -58,9 +58,10 @@ def attend(
         scores = scores.masked_fill(~seen, -math.inf)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.float()
-    weights = scores.softmax(-1)
+    weights, logs = scores.softmax(-1), scores.logsumexp(-1)
     if not nan_rows:
-        weights = weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
+        empty = (scores == -math.inf).all(-1)
+        weights, logs = weights.masked_fill(empty.unsqueeze(-1), 0.0), logs.masked_fill(empty, 0.0)
     out = weights @ v
     layout = torch.empty(out.shape[0], out.shape[2], out.shape[1], out.shape[3], dtype=q.dtype).transpose(1, 2)
-    return layout.copy_(out), scores.logsumexp(-1)
+    return layout.copy_(out), logs

@@ -53,7 +53,8 @@ struct Problem {
     }
     if (log_sums.data != nullptr) {
       const float unit = kMasked ? 1.0f : std::abs(scale);
-      *log_sums.at(b, h, row) = base * unit + std::log(total);
+      // A row without keys has 0, as ATen's: its backward then finds weights of exp(-inf - 0).
+      *log_sums.at(b, h, row) = total == 0 && empty != Empty::kNan ? 0.0f : base * unit + std::log(total);
     }
   }
 };

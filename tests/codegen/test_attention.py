@@ -199,7 +199,7 @@ def reference(
         scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.double()
-    return scores.softmax(-1).nan_to_num() @ v, scores.logsumexp(-1)
+    return scores.softmax(-1).nan_to_num() @ v, scores.logsumexp(-1).nan_to_num(neginf=0.0)
 
 
 @pytest.mark.parametrize("nan_rows", [False, True])

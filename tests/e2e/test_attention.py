@@ -120,6 +120,24 @@ def test_rows_that_see_no_key_are_eagers(dtype: torch.dtype) -> None:
         torch.testing.assert_close(result, eager, rtol=2e-2, atol=2e-2, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("interpret", [False, True], ids=["kernels", "interpreter"])
+def test_gradients_of_rows_that_see_no_key_are_eagers(dtype: torch.dtype, interpret: bool) -> None:
+    mask = torch.rand(20, 30) > 0.4
+    mask[7] = False
+    x, memory = inputs(20, 30, 32, dtype)
+
+    def gradients(function: Any, form: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        leaves = [t.detach().clone().requires_grad_() for t in (x, memory)]
+        return torch.autograd.grad(function(*leaves, 2, attn_mask=form).float().sum(), leaves)
+
+    for form in (mask, torch.zeros(20, 30, dtype=dtype).masked_fill(~mask, -torch.inf)):
+        torch._dynamo.reset()
+        compiled = torch.compile(attention, backend="icpu", options={"debug_interpret": interpret})
+        for ours, theirs in zip(gradients(compiled, form), gradients(attention, form), strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-5 if dtype == torch.float32 else 0.02, rtol=0.02)
+
+
 @torch.no_grad()
 def test_the_smallest_number_as_a_mask_keeps_a_softmax_over_all_keys() -> None:
     """Programs write finfo.min where a key does not count; a row of nothing else weighs all keys alike."""
