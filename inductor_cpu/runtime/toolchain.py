@@ -50,6 +50,9 @@ SANITIZER_FLAGS = (
     "-fno-sanitize=vptr",
     "-fsanitize-recover=address,undefined,float-cast-overflow",
 )
+#: With -O1 constants of templates become data, which GCC would share among all libraries of a process, those of another
+#: instruction set too. -O3 leaves no such constant.
+GCC_SANITIZER_FLAGS = ("-fno-gnu-unique",)
 
 TIME_LIMIT = 600
 """Seconds that one compiler may take, unless the setting cpp.compile_timeout says otherwise."""
@@ -103,7 +106,9 @@ class Toolchain:
     @property
     def sanitizer_flags(self) -> tuple[str, ...]:
         """What `sanitize` adds to the flags of kernels and of the executor."""
-        return SANITIZER_FLAGS if self.sanitize else ()
+        if not self.sanitize:
+            return ()
+        return (*SANITIZER_FLAGS, *(GCC_SANITIZER_FLAGS if self.family == "gcc" else ()))
 
     def kernel_command(self, target: Target, header: Path, include: Path, source: Path, output: Path) -> list[str]:
         """Build one library of kernels; `header` is included first, precompiled if that exists beside it."""
