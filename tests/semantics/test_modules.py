@@ -20,9 +20,14 @@ from tests.semantics.support import Tensor, cases
 
 
 def same_training(
-    make: Callable[[], nn.Module], data: Callable[[], tuple[Any, ...]], steps: int = 3, tolerance: float = 1e-5
+    make: Callable[[], nn.Module],
+    data: Callable[[], tuple[Any, ...]],
+    steps: int = 3,
+    tolerance: float = 1e-5,
+    traced: bool = True,
 ) -> None:
-    """Train a few steps in eager mode and compiled: results, gradients, parameters and buffers stay equal."""
+    """Train a few steps in eager mode and compiled: results, gradients, parameters and buffers stay equal. traced:
+    whether Dynamo makes a graph of the module at all."""
     torch.manual_seed(0)
     eager = make()
     ours = copy.deepcopy(eager)
@@ -44,7 +49,7 @@ def same_training(
     theirs = dict(eager.named_parameters())
     for name, parameter in ours.named_parameters():
         torch.testing.assert_close(parameter.grad, theirs[name].grad, atol=tolerance, rtol=tolerance)
-    assert reports
+    assert bool(reports) == traced
 
 
 class Tied(nn.Module):
@@ -133,6 +138,9 @@ FEW = ["batch_norm_2d", "counting", "flat"]
 #: AOTAutograd cannot train this one (its oneDNN operator returns an undefined tensor), under any backend.
 ONLY_INFERENCE = ["lstm"]
 
+#: Dynamo gives this one up: its forward turns a buffer into a Python number.
+NOT_TRACED = ["batch_norm_without_momentum"]
+
 
 @pytest.mark.parametrize(
     "name",
@@ -141,7 +149,7 @@ ONLY_INFERENCE = ["lstm"]
 def test_training_moves_the_module_as_in_eager_mode(name: str) -> None:
     make, data = TRAINED[name]
     with torch._dynamo.config.patch(allow_rnn=True):
-        same_training(make, data, tolerance=1e-4)
+        same_training(make, data, tolerance=1e-4, traced=name not in NOT_TRACED)
 
 
 @pytest.mark.full
