@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dispatch.python import no_python_dispatcher
 from torch._guards import detect_fake_mode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_cpu.graph.edit import StrideSpreader, args_of, aten, copy_as_before, fake
 
@@ -124,6 +126,31 @@ def _meta(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(_hints(x.shape), _hints(x.stride()), device="meta")
 
 
+def _formatted(node: fx.Node) -> Order | None:
+    """Pooling and resizing take channels-last or contiguous from all strides of their argument, also from those of
+    dimensions with one element, which fake tensors of views of it may have otherwise."""
+    x, *others = args_of(node)
+    if x.target not in _VIEWS or 1 not in _hints(fake(x).shape) or None in map(_hint, fake(x).shape):
+        return None
+    # The modes would compute the views as fake tensors do.
+    with no_python_dispatcher(), _disable_current_modes():
+        made = _call(node.target, _as_eager(x), *others)
+    strides = (made[0] if isinstance(made, tuple) else made).stride()
+    return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+
+
+def _as_eager(x: fx.Node) -> torch.Tensor:
+    """On the meta device, what eager mode makes of a tensor by these views."""
+    if x.op != "call_function" or x.target not in _VIEWS:
+        return _meta(fake(x))
+    source, *others = args_of(x)
+    return _call(x.target, _as_eager(source), *others)
+
+
+def _call(operator: Any, *args: Any) -> Any:
+    return operator(*args)
+
+
 def _elementwise(node: fx.Node) -> Order | None:
     values = [fake(a) for a in args_of(node)]
     return _iterated(*(_meta(v) for v in values if isinstance(v, torch.Tensor)))
@@ -148,6 +175,22 @@ def _indexed(node: fx.Node) -> Order | None:
     return _iterated(*walked)
 
 
+_VIEWS = (
+    aten.permute.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.transpose.int,
+    aten.unsqueeze.default,
+    aten.view.default,
+)
+_BY_FORMAT = (
+    aten.avg_pool2d.default,
+    aten.avg_pool3d.default,
+    aten.max_pool2d_with_indices.default,
+    aten.max_pool3d_with_indices.default,
+    aten.upsample_bilinear2d.vec,
+    aten.upsample_nearest2d.vec,
+)
 _BATCH_NORMS = (
     aten.native_batch_norm.default,
     aten._native_batch_norm_legit.default,
@@ -172,5 +215,6 @@ _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
     aten.pow.Scalar: _contiguous,
     aten.index.Tensor: _indexed,
     **dict.fromkeys(_BATCH_NORMS, _of_format),
+    **dict.fromkeys(_BY_FORMAT, _formatted),
     **dict.fromkeys(_BY_PYTHON, _elementwise),
 }

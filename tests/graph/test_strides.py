@@ -15,6 +15,7 @@ Tensor = torch.Tensor
 X = torch.randn(3, 4, 5).permute(2, 0, 1)
 SMALL = torch.rand(4, 3).t() + 0.5
 IMAGE = torch.randn(2, 4, 5, 6)
+HEADS = torch.randn(1, 2, 18, 1)
 GRID = torch.tensor([[0, 1, 2], [2, 1, 0]])
 
 CASES: dict[str, Callable[[], Tensor]] = {
@@ -30,6 +31,10 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "logical_or of broadcast": lambda: torch.logical_or(torch.randn(10, 1, 5).permute(2, 1, 0), torch.randn(10, 5).t()),
     "floor division": lambda: SMALL // torch.tensor(0.3),
     "xlogy": lambda: torch.xlogy(X, SMALL[:, :1]),
+    "pooling of heads of one element": lambda: F.avg_pool1d((HEADS + 1).transpose(1, 2).flatten(2), 2, 2, 1),
+    "pooling of their attention": lambda: F.avg_pool1d(
+        F.scaled_dot_product_attention(HEADS, HEADS, HEADS, is_causal=True).transpose(1, 2).flatten(2), 2, 2, 1
+    ),
     "batch norm of three dimensions": lambda: F.batch_norm(X, None, None, training=True),
     "batch norm of an image": lambda: F.batch_norm(IMAGE.transpose(2, 3), None, None, training=True),
     "batch norm, channels last": lambda: F.batch_norm(
