@@ -129,6 +129,9 @@ def from_sympy(expr: sympy.Expr, env: ShapeEnv) -> Expr:
         for _ in range(int(expr.exp)):
             total = total * from_sympy(expr.base, env)
         return total
+    simpler = _guarded(expr, env) if isinstance(expr, sympy_functions.FloorDiv) else None
+    if simpler is not None:
+        return from_sympy(simpler, env)
     name = _FUNCTIONS.get(type(expr))
     if name:
         return function(name, *(from_sympy(arg, env) for arg in expr.args))
@@ -145,6 +148,27 @@ def from_sympy(expr: sympy.Expr, env: ShapeEnv) -> Expr:
         known = env.bound_sympy(expr).lower >= 0
         return of(size_symbol(symbol_name(expr), 0 if known else ANY_SIGN))
     raise Unsupported(None, f"the size expression {expr} uses {type(expr).__name__}")
+
+
+def _guarded(expr: sympy.Expr, env: ShapeEnv) -> sympy.Expr | None:
+    """What a guard says that a quotient by a size equals, if that has smaller quotients by sizes: `s // (s // 2)`,
+    which a view as `(-1, 2)` makes, is 2. The index algebra knows no guards, and would see two different strides."""
+    if not expr.args[1].free_symbols:
+        return None
+    equal = [guard.expr.args for guard in env.guards if isinstance(guard.expr, sympy.Eq)]
+    numbers = {left: right for left, right in equal if right.is_Integer}
+    for pair in equal:
+        if expr in pair:
+            other = pair[pair[0] == expr].xreplace(numbers)
+            if _quotients(other) < _quotients(expr):
+                return other
+    return None
+
+
+def _quotients(expr: sympy.Expr) -> int:
+    """How much arithmetic there is in quotients by sizes."""
+    found = expr.atoms(sympy_functions.FloorDiv)
+    return sum(int(sympy.count_ops(quotient)) for quotient in found if quotient.args[1].free_symbols)
 
 
 def _rounded(expr: sympy.Expr, env: ShapeEnv) -> Expr | None:

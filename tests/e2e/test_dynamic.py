@@ -110,3 +110,17 @@ def test_windows_of_a_dynamic_size_that_are_reshaped_and_repeated() -> None:
 
     x = torch.randn(65, 16)
     torch.testing.assert_close(torch.compile(f, backend="icpu", dynamic=True)(x), f(x))
+
+
+@torch.no_grad()
+def test_a_view_whose_sizes_are_quotients_of_sizes_is_still_a_view() -> None:
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.sin()
+        return y[:, 1:5], y.view(-1, 17, 2)
+
+    compiled = torch.compile(both, backend="icpu", dynamic=True)
+    for size in (6, 14):
+        x = torch.randn(17, size)
+        part, pairs = compiled(x)
+        torch.testing.assert_close((part, pairs), both(x))
+        assert part.untyped_storage().data_ptr() == pairs.untyped_storage().data_ptr()
