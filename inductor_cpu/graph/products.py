@@ -29,6 +29,7 @@ from inductor_cpu.graph.edit import (
 from inductor_cpu.graph.layers import widest
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER
 from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
+from inductor_cpu.ir.windows import Pieces, pieces_of
 
 #: (rows or None when unknown, inner size, columns, dtype, that of the weight) -> the micro kernel that should compute a
 #: product, or None.
@@ -54,11 +55,11 @@ def use_micro_kernel_for_convolution(graph: fx.Graph, conv: fx.Node, name: str, 
     weight, stride, padding, dilation = (args_of(conv)[k] for k in (1, 3, 4, 5))
     columns, channels, *kernel = (int(s) for s in fake(weight).shape)
     pairs = [_pair(values) for values in (stride, padding, dilation)]
+    pieces = pieces_of(MICRO_KERNELS[name], kernel, pairs[0], channels)
 
     def build(x: fx.Node, scale: fx.Node | None, bias: Any) -> fx.Node:
         by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
-        matrix = add(graph, aten.reshape.default, by_pixel, [columns, kernel[0] * kernel[1] * channels])
-        packed = pack(graph, matrix, name)
+        packed = pack(graph, _in_pieces(graph, by_pixel, pieces, MICRO_KERNELS[name].step), name)
         value = channels_last(fake(conv))
         return add(graph, PACKED_CONVOLUTION, x, packed, scale, bias, columns, kernel, *pairs, name, value=value)
 
@@ -79,6 +80,16 @@ def use_loops_for_depthwise(graph: fx.Graph, conv: fx.Node, spreader: StrideSpre
         return add(graph, DEPTHWISE_CONVOLUTION, x, taps, scale, bias, *pairs, value=channels_last(fake(conv)))
 
     _replace_convolution(graph, conv, build, spreader)
+
+
+def _in_pieces(graph: fx.Graph, weight: fx.Node, pieces: Pieces, step: int) -> fx.Node:
+    """A weight (columns, ky, kx, channels) as a matrix (columns, depth), each piece padded to whole steps."""
+    columns = int(fake(weight).shape[0])
+    split = add(graph, aten.reshape.default, weight, [columns, pieces.count, pieces.values])
+    depth = pieces.depth(step)
+    more = depth // pieces.count - pieces.values
+    padded = add(graph, aten.constant_pad_nd.default, split, [0, more]) if more else split
+    return add(graph, aten.reshape.default, padded, [columns, depth])
 
 
 def _pair(values: Any) -> list[int]:

@@ -42,6 +42,7 @@ from inductor_cpu.ir.nodes import (
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from inductor_cpu.ir.rewrite import needed_by, store_operands, value_position
 from inductor_cpu.ir.strided import with_strides
+from inductor_cpu.ir.windows import unpack_windows
 
 Tensor = torch.Tensor
 IntOrTensor = Union[int, Tensor]
@@ -377,9 +378,14 @@ class _Run:
 
     def multiply(self, node: Gemm) -> Tensor:
         a = self.view(node.a) if isinstance(node.a, View) else self.patches(node.a)
-        columns = self.ints(self.program.buffer(node.accumulator).sizes)[1]
-        total = MICRO_KERNELS[node.micro_kernel].total
-        return a.to(total) @ unpack(self.tensors[node.b], columns, a.shape[1]).to(total).t()
+        columns, packed = self.ints(self.program.buffer(node.accumulator).sizes)[1], self.tensors[node.b]
+        row = MICRO_KERNELS[node.micro_kernel]
+        total = row.total
+        if isinstance(node.a, Patches):
+            b = unpack_windows(row, packed, columns, node.a.pieces)
+        else:
+            b = unpack(packed, columns, a.shape[1])
+        return a.to(total) @ b.to(total).t()
 
     def attend(self, node: Attention) -> None:
         q, k, v = self.view(node.q), self.view(node.k), self.view(node.v)

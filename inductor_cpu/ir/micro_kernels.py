@@ -60,6 +60,9 @@ _FMA = frozenset({"avx512f"})
 _AVX_VNNI = frozenset({"avx_vnni"})
 _AVX2 = frozenset({"avx2", "fma"})
 
+#: The rows that multiply shifted images (`ir/windows.py`).
+SHIFTING = frozenset({"amx_bf16", "split_f32"})
+
 #: Of the rows of a pair of dtypes the first one that a machine has is used. dot_bf16 is before fma_bf16 for CPUs
 #: without AMX, which take a pair of bf16 in the time of one float or two; CPUs with AMX take longer.
 MICRO_KERNELS: Mapping[str, MicroKernel] = {

@@ -25,6 +25,7 @@ from typing import Any, Union
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.windows import Pieces
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ class Patches:
     """The windows of images as the rows of a matrix: row (n, y, x), column (ky, kx, channel).
 
     image: a view (batch, height, width, channels) with stride 1 along the channels. kernel, stride, padding, dilation:
-    of the windows, each (vertical, horizontal); outputs: (rows, columns) of windows in an image. Padding reads 0."""
+    of the windows, each (vertical, horizontal); outputs: (rows, columns) of windows in an image; pieces: those of a
+    window that are multiplied one by one, each padded to a step in the packed operand. Padding reads 0."""
 
     image: View
     kernel: tuple[int, int]
@@ -190,6 +192,7 @@ class Patches:
     padding: tuple[int, int]
     dilation: tuple[int, int]
     outputs: tuple[Expr, Expr]
+    pieces: Pieces
 
     @property
     def buffer(self) -> str:

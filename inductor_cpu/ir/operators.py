@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import torch
 
 from inductor_cpu.ir.attention import attend
-from inductor_cpu.ir.micro_kernels import unpack
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack
+from inductor_cpu.ir.windows import pieces_of, unpack_windows
 
 NAMESPACE = "icpu"
 
@@ -80,9 +81,10 @@ def packed_convolution(
     micro_kernel: str,
 ) -> torch.Tensor:
     """A convolution over two dimensions: x (batch, channels, height, width), a weight (columns, channels, *kernel)
-    packed as a matrix (columns, ky * kx * channels), a bias (columns,). The result is channels-last, rounded once."""
-    channels = x.shape[1]
-    weight = unpack(packed, columns, channels * kernel[0] * kernel[1])
+    packed as a matrix (columns, ky * kx * channels) in pieces (`ir/windows.py`), a bias (columns,). The result is
+    channels-last, rounded once."""
+    channels, row = x.shape[1], MICRO_KERNELS[micro_kernel]
+    weight = unpack_windows(row, packed, columns, pieces_of(row, kernel, stride, channels))
     weight = weight.reshape(columns, kernel[0], kernel[1], channels).permute(0, 3, 1, 2)
     out = torch.nn.functional.conv2d(x.float(), weight.float(), None, list(stride), list(padding), list(dilation))
     return _finished(out, scale, bias, x.dtype)

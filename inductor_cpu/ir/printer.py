@@ -185,6 +185,8 @@ def _(value: Patches) -> str:
     windows = [
         f"{name} {_list(getattr(value, name))}" for name in ("kernel", "stride", "padding", "dilation", "outputs")
     ]
+    if value.pieces.count > 1:
+        windows.append(f"in {value.pieces.count} pieces of {value.pieces.values}")
     return f"windows of {show(value.image)} ({'; '.join(windows)})"
 
 

@@ -11,6 +11,7 @@ from inductor_cpu.ir.index import ONE, Expr, as_expr
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Gemm, Patches, View
 from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR, SCALE_SHIFT
+from inductor_cpu.ir.windows import pieces_of
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
 from inductor_cpu.lower.registry import rule
@@ -66,7 +67,8 @@ def packed_convolution(
         operand = View(image.buffer, (batch * height * width, channels), (image.strides[2], ONE), image.offset)
     else:
         pairs = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
-        operand = Patches(image, pairs[0], pairs[1], pairs[2], pairs[3], (down, across))
+        pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, _channels(node))
+        operand = Patches(image, pairs[0], pairs[1], pairs[2], pairs[3], (down, across), pieces)
     rows = _product(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel)
     sizes = (batch, as_expr(columns), down, across)
     n, c, y, w = point(loop_dims(sizes))
@@ -82,6 +84,13 @@ def scale_shift(ctx: Lowering, node: fx.Node, x: TensorValue, scale: TensorValue
         return body.op("add", body.op("mul", wide, body.load(scale, at[1:2])), body.load(shift, at[1:2]))
 
     return ctx.pointwise(node, compute)
+
+
+def _channels(node: fx.Node) -> int:
+    """Of the weight of a convolution, and so of its input."""
+    x = node.args[0]
+    assert isinstance(x, fx.Node)
+    return int(meta_of(x).shape[1])
 
 
 def _is_pointwise(image: View, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> bool:

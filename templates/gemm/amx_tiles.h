@@ -45,8 +45,8 @@ struct AmxTiles {
     ~Thread() { _tile_release(); }
   };
 
-  template <class Meanwhile>
-  static void block(Thread&, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
+  template <class Rows, class Meanwhile>
+  static void block(Thread&, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
                     Meanwhile& meanwhile) {
     const int64_t steps = depth / kStep;
     if (rows > 16) {
@@ -67,6 +67,11 @@ struct AmxTiles {
       k += taken;
       count -= taken;
     }
+  }
+
+  // At most kStep neighbouring values, zeros after them.
+  static ICPU_INLINE void record(const Element* from, int64_t count, Element* out) {
+    _mm512_store_si512(out, _mm512_maskz_loadu_epi8(bytes_of(count), from));
   }
 
   // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
@@ -92,8 +97,8 @@ struct AmxTiles {
   static constexpr int64_t kRow = kColumns * sizeof(Sum);
 
   // A streams through the L1 cache, where B has to stay.
-  template <class Meanwhile>
-  static ICPU_INLINE void two_rows_of_tiles(const Element* a, const Weight* b, Sum* c, int64_t steps, bool accumulate,
+  template <class Rows, class Meanwhile>
+  static ICPU_INLINE void two_rows_of_tiles(const Rows& rows, const Weight* b, Sum* c, int64_t steps, bool accumulate,
                                             Meanwhile& meanwhile) {
     if (accumulate) {
       _tile_loadd(0, c, kRow);
@@ -106,7 +111,8 @@ struct AmxTiles {
       _tile_zero(2);
       _tile_zero(3);
     }
-    for (int64_t s = 0; s < steps; ++s, a += 2 * kTile, b += 2 * kTile) {
+    for (int64_t s = 0; s < steps; ++s, b += 2 * kTile) {
+      const Element* const a = step_of<AmxTiles>(rows, s);
       _tile_loadd(6, b, 64);
       _tile_stream_loadd(4, a, 64);
       Products::template dot<0>();
@@ -124,8 +130,8 @@ struct AmxTiles {
   }
 
   // At most 16 rows: two chains of additions for each tile of C (even and odd steps) hide the latency.
-  template <class Meanwhile>
-  static ICPU_INLINE void one_row_of_tiles(const Element* a, const Weight* b, Sum* c, int64_t steps, bool accumulate,
+  template <class Rows, class Meanwhile>
+  static ICPU_INLINE void one_row_of_tiles(const Rows& rows, const Weight* b, Sum* c, int64_t steps, bool accumulate,
                                            Meanwhile& meanwhile) {
     if (accumulate) {
       _tile_loadd(0, c, kRow);
@@ -137,14 +143,14 @@ struct AmxTiles {
     _tile_zero(2);
     _tile_zero(3);
     int64_t s = 0;
-    for (; s + 2 <= steps; s += 2, a += 4 * kTile, b += 4 * kTile) {
-      _tile_stream_loadd(4, a, 64);
+    for (; s + 2 <= steps; s += 2, b += 4 * kTile) {
+      _tile_stream_loadd(4, step_of<AmxTiles>(rows, s), 64);
       _tile_loadd(6, b, 64);
       Products::template dot<0>();
       _tile_loadd(7, b + kTile, 64);
       Products::template dot<1>();
       meanwhile();
-      _tile_stream_loadd(5, a + 2 * kTile, 64);
+      _tile_stream_loadd(5, step_of<AmxTiles>(rows, s + 1), 64);
       _tile_loadd(6, b + 2 * kTile, 64);
       Products::template dot<2>();
       _tile_loadd(7, b + 3 * kTile, 64);
@@ -152,7 +158,7 @@ struct AmxTiles {
       meanwhile();
     }
     if (s < steps) {
-      _tile_stream_loadd(4, a, 64);
+      _tile_stream_loadd(4, step_of<AmxTiles>(rows, s), 64);
       _tile_loadd(6, b, 64);
       Products::template dot<0>();
       _tile_loadd(7, b + kTile, 64);

@@ -23,6 +23,9 @@
 //   block(thread, a, b, c, rows, depth, accumulate, meanwhile)
 //                     c (+)= a @ b for one block and a part of the depth. Blocks with the same b follow each other. Calls
 //                     meanwhile() in each step, or meanwhile.fetch(lines) for all meanwhile.lines() if it does not overlap
+//   record(from, count, out)
+//                     optional, where a step of a packed block is a record for each row, of kStep elements: the record of
+//                     `count` neighbouring values, at most kStep, zeros after them. block() then takes Shifted rows too
 //   Few               optional: how it streams B for a few rows, see few_rows.h
 #pragma once
 
@@ -165,6 +168,24 @@ inline constexpr int64_t equal_parts(int64_t total, int64_t most) {
   return ceil_div(total, ceil_div(total, std::max<int64_t>(most, 1)));
 }
 
+// The rows of a block where each step has its own place: `offsets`, in elements, from `row` on.
+template <class Element>
+struct Shifted {
+  const Element* row;
+  const int64_t* offsets;
+};
+
+// Where a step of a block of records is.
+template <class Micro>
+ICPU_INLINE const typename Micro::Element* step_of(const typename Micro::Element* a, int64_t step) {
+  return a + step * Micro::kBlock * Micro::kStep;
+}
+
+template <class Micro>
+ICPU_INLINE const typename Micro::Element* step_of(const Shifted<typename Micro::Element>& a, int64_t step) {
+  return a.row + a.offsets[step];
+}
+
 // Blocks of `height` rows from `row` on, and a piece of the depth.
 struct Piece {
   int64_t row, height, blocks;
@@ -173,10 +194,10 @@ struct Piece {
 
 // One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. `block_of`
 // tells where each block of C is. With the last of the depth they are complete, and `finish` gets them.
-template <class Micro, class BlockOf>
-inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const Piece& piece,
-                           const typename Micro::Element* a, const typename Micro::Weight* b, int64_t panel,
-                           const BlockOf& block_of, Finish<typename Micro::Sum>& finish) {
+template <class Micro, class Rows, class BlockOf>
+inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const Piece& piece, const Rows& a,
+                           const typename Micro::Weight* b, int64_t panel, const BlockOf& block_of,
+                           Finish<typename Micro::Sum>& finish) {
   const int64_t depth = round_up(g.depth, Micro::kStep);
   const int64_t width = std::min<int64_t>(Micro::kColumns, g.columns - panel * Micro::kColumns);
   const int64_t most = round_up(equal_parts(piece.depth, Micro::kDepth), Micro::kStep);
@@ -193,7 +214,7 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
       const int64_t rows = std::min(piece.height, g.rows - row);
       auto* const c = block_of(n);
       Meanwhile meanwhile({next, lines, lines * n / piece.blocks, lines * (n + 1) / piece.blocks}, steps, finish);
-      Micro::block(thread, a + (n * piece.depth + k) * Micro::kBlock, b, c, rows, part, !first, meanwhile);
+      Micro::block(thread, a.block(n, k), b, c, rows, part, !first, meanwhile);
       if (!last) continue;
       finish.rest();
       finish.start(row, rows, panel, width, Micro::kColumns, c, steps);
@@ -220,20 +241,48 @@ struct Cut {
   int64_t blocks, depth;
 };
 
-// Either fewer rows, and B is read again for each part of them; or less of the depth, and C is kept for all panels, read
-// and written again for each piece. The one that moves fewer bytes. Parts are about equally large.
+// The blocks of rows of a thread, packed: as many as stay in the L2 cache at once.
 template <class Micro>
-inline Cut cut(const Sizes& g, int64_t blocks) {
-  constexpr int64_t size = sizeof(typename Micro::Element), fitting = kPackedBytes / (Micro::kBlock * size), most = kMostBlocks;
-  const int64_t depth = std::max<int64_t>(round_up(g.depth, Micro::kStep), Micro::kStep);
-  blocks = std::max<int64_t>(blocks, 1);
-  const Cut rows{equal_parts(blocks, std::min(fitting / depth, most)), depth};
-  const int64_t at_once = equal_parts(blocks, most);
-  const Cut pieces{at_once, round_up(equal_parts(depth, fitting / at_once), Micro::kStep)};
-  const auto read_again = [&](const Cut& c) { return (ceil_div(blocks, c.blocks) - 1) * depth * g.columns * size; };
-  const int64_t kept = 2 * (ceil_div(depth, pieces.depth) - 1) * g.rows * g.columns * int64_t(sizeof(float));
-  return read_again(rows) <= read_again(pieces) + kept ? rows : pieces;
-}
+class PackedRows {
+  using Element = typename Micro::Element;
+
+ public:
+  PackedRows(const Sizes& g, const Pack<Element>& pack) : g_(g), pack_(pack) {}
+
+  // Either fewer rows, and B is read again for each part of them; or less of the depth, and C is kept for all panels, read
+  // and written again for each piece. The one that moves fewer bytes. Parts are about equally large.
+  Cut cut(int64_t blocks, int64_t height, int64_t columns) const {
+    constexpr int64_t size = sizeof(Element), fitting = kPackedBytes / (Micro::kBlock * size), most = kMostBlocks;
+    const int64_t depth = std::max<int64_t>(round_up(g_.depth, Micro::kStep), Micro::kStep);
+    blocks = std::max<int64_t>(blocks, 1);
+    const Cut rows{equal_parts(blocks, std::min(fitting / depth, most)), depth};
+    const int64_t at_once = equal_parts(blocks, most);
+    const Cut pieces{at_once, round_up(equal_parts(depth, fitting / at_once), Micro::kStep)};
+    const auto read_again = [&](const Cut& c) { return (ceil_div(blocks, c.blocks) - 1) * depth * columns * size; };
+    const int64_t kept = 2 * (ceil_div(depth, pieces.depth) - 1) * blocks * height * columns * int64_t(sizeof(float));
+    return read_again(rows) <= read_again(pieces) + kept ? rows : pieces;
+  }
+
+  // Packs the rows of a piece.
+  void load(const Piece& piece) {
+    depth_ = piece.depth;
+    a_ = aligned_scratch<Element, 16>(piece.blocks * Micro::kBlock * depth_);
+    for (int64_t n = 0; n < piece.blocks; ++n) {
+      const int64_t row = piece.row + n * piece.height;
+      const int64_t rows = std::min(piece.height, g_.rows - row), depth = std::min(depth_, g_.depth - piece.from);
+      pack_(row, rows, piece.from, depth, a_ + n * depth_ * Micro::kBlock);
+    }
+  }
+
+  // Block n of the piece, from depth k of it on.
+  const Element* block(int64_t n, int64_t k) const { return a_ + (n * depth_ + k) * Micro::kBlock; }
+
+ private:
+  const Sizes& g_;
+  const Pack<Element>& pack_;
+  int64_t depth_ = 0;
+  Element* a_ = nullptr;
+};
 
 // How threads share C: a grid of rows and columns. Each packs the rows that it needs itself: fetching what another thread
 // has packed takes longer.
@@ -267,17 +316,15 @@ inline Range share_of(int64_t total, int64_t part, int64_t parts) {
   return {total * part / parts, total * (part + 1) / parts};
 }
 
-template <class Micro>
+// The share of a thread. Rows: PackedRows, or a class with the same members.
+template <class Micro, class Rows>
 inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, const Blocks& all, Range blocks, Range panels,
-                           const Pack<typename Micro::Element>& pack, const Epilogue<typename Micro::Sum>& epilogue) {
-  using Element = typename Micro::Element;
+                           Rows rows, const Epilogue<typename Micro::Sum>& epilogue) {
   using Sum = typename Micro::Sum;
   constexpr int64_t c_block = Micro::kBlock * Micro::kColumns;
   const int64_t depth = round_up(g.depth, Micro::kStep), width = panels.end - panels.begin;
-  const Cut once = cut<Micro>({(blocks.end - blocks.begin) * all.height, width * Micro::kColumns, g.depth},
-                              blocks.end - blocks.begin);
+  const Cut once = rows.cut(blocks.end - blocks.begin, all.height, width * Micro::kColumns);
   const bool keeps = once.depth < depth;
-  Element* const a = aligned_scratch<Element, 16>(once.blocks * Micro::kBlock * once.depth);
   // A block that waits to be finished keeps its place while the next one is multiplied.
   const int64_t places = keeps ? width * once.blocks : depth <= Micro::kDepth ? 2 : once.blocks + 1;
   Sum* const c = aligned_scratch<Sum, 17>(places * c_block);
@@ -286,19 +333,32 @@ inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, cons
   for (int64_t first = blocks.begin; first < blocks.end; first += once.blocks) {
     const int64_t count = std::min(once.blocks, blocks.end - first);
     for (int64_t from = 0; from < depth; from += once.depth) {
-      const int64_t part = std::min(once.depth, depth - from);
-      for (int64_t n = 0; n < count; ++n) {
-        const int64_t row = (first + n) * all.height;
-        pack(row, std::min(all.height, g.rows - row), from, std::min(part, g.depth - from), a + n * part * Micro::kBlock);
-      }
+      const Piece piece{first * all.height, all.height, count, from, std::min(once.depth, depth - from)};
+      rows.load(piece);
       int64_t place = 0;
       for (int64_t panel = panels.begin; panel < panels.end; ++panel, place = (place + count) % places) {
         const auto block_of = [&](int64_t n) ICPU_INLINE { return c + (place + n) % places * c_block; };
-        multiply_panel<Micro>(thread, g, {first * all.height, all.height, count, from, part}, a, b, panel, block_of, finish);
+        multiply_panel<Micro>(thread, g, piece, rows, b, panel, block_of, finish);
       }
     }
     finish.rest();
   }
+}
+
+// Everything by blocks, shared among threads. rows(): the Rows of a thread.
+template <class Micro, class MakeRows>
+inline void multiply_blocks(const Sizes& g, const typename Micro::Weight* b, int limit, const MakeRows& rows,
+                            const Epilogue<typename Micro::Sum>& epilogue) {
+  const int threads = threads_for(g.rows * g.columns * g.depth / 64, kThreadWork, limit);
+  const int64_t panels = ceil_div(g.columns, Micro::kColumns);
+  const Blocks all = blocks_of<Micro>(g);
+  const Grid grid = grid_of(all.count, panels, threads);
+  parallel_for(grid.rows * grid.columns, 1, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      multiply_share<Micro>(g, b, all, share_of(all.count, n / grid.columns, grid.rows),
+                            share_of(panels, n % grid.columns, grid.columns), rows(), epilogue);
+    }
+  });
 }
 
 // A product of few rows.
@@ -312,16 +372,7 @@ template <class Micro>
   if constexpr (requires { typename Micro::Few; }) {
     if (g.rows > 0 && g.rows <= Micro::Few::kMost) return Stream<Micro>(g, b, limit).run(pack, epilogue);
   }
-  const int threads = threads_for(g.rows * g.columns * g.depth / 64, kThreadWork, limit);
-  const int64_t panels = ceil_div(g.columns, Micro::kColumns);
-  const Blocks all = blocks_of<Micro>(g);
-  const Grid grid = grid_of(all.count, panels, threads);
-  parallel_for(grid.rows * grid.columns, 1, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      multiply_share<Micro>(g, b, all, share_of(all.count, n / grid.columns, grid.rows),
-                            share_of(panels, n % grid.columns, grid.columns), pack, epilogue);
-    }
-  });
+  multiply_blocks<Micro>(g, b, limit, [&] { return PackedRows<Micro>(g, pack); }, epilogue);
 }
 
 }  // namespace icpu::gemm

@@ -1,8 +1,8 @@
 // The micro kernel of float matrix products with AMX tiles of bf16: 32 rows by 32 columns of C in registers.
 //
 // Preconditions: a CPU with amx_tile, amx_bf16 and AVX-512 (F, BW, DQ), and a process that asked for tile data. The packed
-// B is a sequence of rows of 32 floats, one for each depth. The packed A is a sequence of steps of 32 in depth; a step is
-// the high, the middle and the low parts of 32 rows by 32 values, each as two tiles as in amx_bf16.h.
+// B is a sequence of rows of 32 floats, one for each depth. The packed A is a sequence of steps of 32 in depth; a step has
+// a record for each of 32 rows, the high, the middle and the low parts of 32 values.
 //
 // Of the nine products of parts (float_parts.h) the six largest are added up in float; what is left out is at most 2^-24 of
 // each product, like a rounding to float. A pass of the depth (kDepth) has a sum of its own, so that chains of additions
@@ -47,25 +47,24 @@ struct SplitF32 {
     };
 
     static void panel(const Element* a, const float* b, float* c, int64_t rows, int64_t depth) {
-      multiply_few(reinterpret_cast<const uint16_t*>(a), b, c, 0, rows, depth);
+      multiply_few(a, b, c, 0, rows, depth);
     }
   };
 
-  template <class Meanwhile>
-  static void block(Thread& thread, const Element* a, const float* b, float* c, int64_t rows, int64_t depth,
+  template <class Rows, class Meanwhile>
+  static void block(Thread& thread, const Rows& a, const float* b, float* c, int64_t rows, int64_t depth,
                     bool accumulate, Meanwhile& meanwhile) {
     alignas(64) float sum[kBlock * kColumns];
-    const auto* const parts_of_a = reinterpret_cast<const uint16_t*>(a);
     const bool split = thread.of != b;
     thread.of = b;
     if (rows > 16) {
-      split ? multiply<2, true>(parts_of_a, b, thread.parts, sum, depth, meanwhile)
-            : multiply<2, false>(parts_of_a, b, thread.parts, sum, depth, meanwhile);
+      split ? multiply<2, true>(a, b, thread.parts, sum, depth, meanwhile)
+            : multiply<2, false>(a, b, thread.parts, sum, depth, meanwhile);
     } else {
-      split ? multiply<1, true>(parts_of_a, b, thread.parts, sum, depth, meanwhile)
-            : multiply<1, false>(parts_of_a, b, thread.parts, sum, depth, meanwhile);
+      split ? multiply<1, true>(a, b, thread.parts, sum, depth, meanwhile)
+            : multiply<1, false>(a, b, thread.parts, sum, depth, meanwhile);
     }
-    if (!scale_back(sum, rows)) [[unlikely]] multiply_as_is(parts_of_a, b, sum, rows, depth);
+    if (!scale_back(sum, rows)) [[unlikely]] multiply_as_is(a, b, sum, rows, depth);
     for (int64_t i = 0; i < rows * kColumns; i += 16) {
       const __m512 value = _mm512_load_ps(sum + i);
       _mm512_store_ps(c + i, accumulate ? _mm512_add_ps(_mm512_load_ps(c + i), value) : value);
@@ -74,10 +73,10 @@ struct SplitF32 {
 
   // Neighbouring values of row r, from depth k on.
   static ICPU_INLINE void copy(const float* from, int64_t count, int64_t k, int64_t r, Element* out) {
-    auto* const start = reinterpret_cast<uint16_t*>(out) + row_of(r);
+    auto* const start = reinterpret_cast<uint16_t*>(out) + r * kRecord;
     while (count > 0) {
       const int64_t inside = k % kStep, taken = std::min<int64_t>(kStep - inside, count);
-      Split::split_some(from, taken, start + k / kStep * kStepParts + inside);
+      SplitA::split_some(from, taken, start + k / kStep * kBlock * kRecord + inside);
       from += taken;
       k += taken;
       count -= taken;
@@ -86,29 +85,37 @@ struct SplitF32 {
 
   // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
   static void pack(const float* a, int64_t lda, int64_t rows, int64_t depth, Element* out) {
-    for (int64_t k = 0; k < depth; k += kStep) {
-      auto* const to = reinterpret_cast<uint16_t*>(out) + k / kStep * kStepParts;
+    for (int64_t k = 0; k < depth; k += kStep, out += kBlock * kStep) {
       const int64_t count = std::min<int64_t>(kStep, depth - k);
-      for (int64_t r = 0; r < rows; ++r) {
-        const auto parts = Split::split(Split::load_pairs(a + r * lda + k, count));
-        Split::store(parts, to + row_of(r));
-        if (parts.large) [[unlikely]] Split::split_as_is(a + r * lda + k, count, to + row_of(r));
-      }
-      for (int64_t r = rows; r < round_up(rows, kRows); ++r) Split::store({}, to + row_of(r));
+      for (int64_t r = 0; r < rows; ++r) record(a + r * lda + k, count, out + r * kStep);
+      for (int64_t r = rows; r < round_up(rows, kRows); ++r) SplitA::store({}, reinterpret_cast<uint16_t*>(out + r * kStep));
     }
+  }
+
+  // At most kStep neighbouring values, zeros after them.
+  static ICPU_INLINE void record(const float* from, int64_t count, Element* out) {
+    auto* const to = reinterpret_cast<uint16_t*>(out);
+    const auto parts = SplitA::split(SplitA::load_pairs(from, count));
+    SplitA::store(parts, to);
+    if (parts.large) [[unlikely]] SplitA::split_as_is(from, count, to);
   }
 
  private:
   static constexpr int64_t kTile = 16 * kStep;
   static constexpr int64_t kPart = 2 * kTile;
   static constexpr int64_t kStepParts = 3 * kPart;
+  static constexpr int64_t kRecord = 3 * kStep;
   static constexpr int64_t kRow = kColumns * sizeof(float);
-  using Split = FloatParts<kPart>;
+  using SplitA = FloatParts<kStep>;
+  using SplitB = FloatParts<kPart>;
   static constexpr int kGroup = 4;  // rows that are multiplied as floats at once, in passes of the depth
   static constexpr int kPass = 256;
 
-  // Where row r of a block begins in a step's part.
-  static constexpr int64_t row_of(int64_t r) { return r / 16 * kTile + r % 16 * kStep; }
+  // The parts of a step of A.
+  template <class Rows>
+  static ICPU_INLINE const uint16_t* parts_of(const Rows& a, int64_t step) {
+    return reinterpret_cast<const uint16_t*>(step_of<SplitF32>(a, step));
+  }
 
   // Eighths of a step of B: two rows of 32 floats become a row of pairs in two tiles.
   template <int eighth>
@@ -118,8 +125,8 @@ struct SplitF32 {
       const int64_t pair = i / 2, tile = i % 2;
       const float* const row = b + 2 * pair * kColumns + 16 * tile;
       uint16_t* const to = out + tile * kTile + pair * kStep;
-      const auto parts = Split::split({_mm512_load_ps(row), _mm512_load_ps(row + kColumns)});
-      Split::store(parts, to);
+      const auto parts = SplitB::split({_mm512_load_ps(row), _mm512_load_ps(row + kColumns)});
+      SplitB::store(parts, to);
       if (parts.large) [[unlikely]] split_rows_as_is(row, to);
     }
   }
@@ -127,21 +134,22 @@ struct SplitF32 {
   // Sixteen pairs of values of B, some of them large.
   [[gnu::noinline]] static void split_rows_as_is(const float* row, uint16_t* out) {
     for (int64_t c = 0; c < 16; ++c) {
-      Split::split_one(row[c], out + 2 * c);
-      Split::split_one(row[kColumns + c], out + 2 * c + 1);
+      SplitB::split_one(row[c], out + 2 * c);
+      SplitB::split_one(row[kColumns + c], out + 2 * c + 1);
     }
   }
 
   // The same product in float.
-  [[gnu::noinline]] static void multiply_as_is(const uint16_t* a, const float* b, float* c, int64_t rows, int64_t depth) {
+  template <class Rows>
+  [[gnu::noinline]] static void multiply_as_is(const Rows& a, const float* b, float* c, int64_t rows, int64_t depth) {
     for (int64_t first = 0; first < rows; first += kGroup) {
       multiply_few(a, b, c, first, std::min<int64_t>(kGroup, rows - first), depth);
     }
   }
 
   // C = A @ B for one or two rows of tiles. While a step is multiplied, the next one of B is split.
-  template <int tiles, bool splits, class Meanwhile>
-  static void multiply(const uint16_t* a, const float* b, uint16_t* parts, float* c, int64_t depth, Meanwhile& meanwhile) {
+  template <int tiles, bool splits, class Rows, class Meanwhile>
+  static void multiply(const Rows& a, const float* b, uint16_t* parts, float* c, int64_t depth, Meanwhile& meanwhile) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -152,11 +160,12 @@ struct SplitF32 {
       }(std::make_integer_sequence<int, 8>{});
     }
     const uint16_t* const last = parts + (depth / kStep - 1) * kStepParts;
-    for (; parts < last; a += kStepParts, b += kStep * kColumns, parts += kStepParts) {
+    int64_t step = 0;
+    for (; parts < last; ++step, b += kStep * kColumns, parts += kStepParts) {
       meanwhile();
-      multiply_step<tiles, splits>(a, parts, b + kStep * kColumns);
+      multiply_step<tiles, splits>(parts_of(a, step), parts, b + kStep * kColumns);
     }
-    multiply_step<tiles, false>(a, parts, nullptr);
+    multiply_step<tiles, false>(parts_of(a, step), parts, nullptr);
     _tile_stored(0, c, kRow);
     _tile_stored(1, c + 16, kRow);
     if constexpr (tiles == 2) {
@@ -176,17 +185,17 @@ struct SplitF32 {
   // take turns with two sums, so that an addition does not wait for the one before it.
   template <int tiles, bool splits>
   static ICPU_INLINE void multiply_step(const uint16_t* a, uint16_t* b, const float* following) {
-    constexpr int64_t high = 0, middle = kPart, low = 2 * kPart;
+    constexpr int64_t high = 0, middle = 1, low = 2;
     const auto ahead = [&]<int n>(std::integral_constant<int, n>) ICPU_INLINE {
       if constexpr (splits) split_rows<n>(following, b + kStepParts);
     };
     const auto load_a = [&](int64_t part) ICPU_INLINE {
-      _tile_loadd(4, a + part, 64);
-      if constexpr (tiles == 2) _tile_loadd(5, a + part + kTile, 64);
+      _tile_loadd(4, a + part * kStep, kRecord * sizeof(*a));
+      if constexpr (tiles == 2) _tile_loadd(5, a + 16 * kRecord + part * kStep, kRecord * sizeof(*a));
     };
     const auto load_b = [&](int64_t part) ICPU_INLINE {
-      _tile_loadd(6, b + part, 64);
-      _tile_loadd(7, b + part + kTile, 64);
+      _tile_loadd(6, b + part * kPart, 64);
+      _tile_loadd(7, b + part * kPart + kTile, 64);
     };
     const auto first = [] ICPU_INLINE {
       _tile_dpbf16ps(0, 4, 6);
@@ -238,21 +247,22 @@ struct SplitF32 {
     for (int64_t i = 0; i < rows * kColumns; i += 16) {
       const __m512 value = _mm512_load_ps(c + i);
       strange |= _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-      _mm512_store_ps(c + i, _mm512_mul_ps(value, _mm512_set1_ps(1 / Split::kScale / Split::kScale)));
+      _mm512_store_ps(c + i, _mm512_mul_ps(value, _mm512_set1_ps(1 / SplitB::kScale / SplitB::kScale)));
     }
     return strange == 0;
   }
 
   // C = A @ B for up to kGroup rows in float. Even and odd depths
   // have sums of their own, so that additions wait less; and passes of the depth, so that errors stay small.
-  static void multiply_few(const uint16_t* a, const float* b, float* c, int64_t first, int64_t rows, int64_t depth) {
+  template <class Rows>
+  static void multiply_few(const Rows& a, const float* b, float* c, int64_t first, int64_t rows, int64_t depth) {
     float values[kGroup][kPass];
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
       for (int64_t k = 0; k < depth; k += kPass) {
         const int64_t part = std::min<int64_t>(kPass, depth - k);
         for (int64_t r = 0; r < rows; ++r) {
           for (int64_t i = 0; i < part; i += kStep) {
-            Split::join(a + (k + i) / kStep * kStepParts + row_of(first + r), values[r] + i);
+            SplitA::join(parts_of(a, (k + i) / kStep) + (first + r) * kRecord, values[r] + i);
           }
         }
         float* const to = c + first * kColumns;
