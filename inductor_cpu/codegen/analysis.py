@@ -18,6 +18,9 @@ STAGE = "codegen"
 #: Loads that repeat after at most so many elements read them from a table of the kernel's own.
 LONGEST_PERIOD = 64
 
+#: Ops that give the same whether their operands are rounded before or their result after: they choose, or set the sign.
+COMMUTES_WITH_ROUNDING = frozenset({"neg", "abs", "relu", "maximum", "minimum", "where"})
+
 
 def value_position(symbol: Sym) -> int:
     """The body position that a symbol of kind "value" stands for."""
@@ -207,11 +210,20 @@ class Facts:
                 found[k].append(store)
         return tuple(map(tuple, found))
 
-    def only_stored(self, position: int) -> bool:
-        """Whether every use stores the value: then the store's rounding is the only one that matters."""
-        return all(
-            isinstance(use, Store) and use.mode == "set" and use.value == position for use in self.uses[position]
-        )
+    @cached_property
+    def rounded_by_stores(self) -> tuple[bool, ...]:
+        """Whether every use of a value stores it, at once or after ops that rounding can follow as well: then the
+        store's rounding is the only one that matters."""
+        found = [False] * len(self.kernel.body)
+        places = {instr: k for k, instr in enumerate(self.kernel.body)}
+        for k in reversed(range(len(found))):
+            found[k] = all(
+                use.mode == "set" and use.value == k
+                if isinstance(use, Store)
+                else isinstance(use, Scalar) and use.op in COMMUTES_WITH_ROUNDING and found[places[use]]
+                for use in self.uses[k]
+            )
+        return tuple(found)
 
 
 def arg_dtype(kernel: Kernel, instr: Scalar | Cast | Reduce | Scan) -> object:

@@ -236,7 +236,7 @@ class Values:
             text = f"{self.operand(instr.args[0], vector=False)} ? {yes} : {no}"
         else:
             text = self._vector_text(position, instr, dtype)
-        if instr.dtype in LOW_PRECISION and not OPS[instr.op].exact and not self.facts.only_stored(position):
+        if instr.dtype in LOW_PRECISION and not OPS[instr.op].exact and not self.facts.rounded_by_stores[position]:
             return f"{ROUND[instr.dtype]}({text})"
         return text
 
@@ -297,7 +297,7 @@ class Values:
         if vector and instr.dtype in NARROW and source not in (instr.dtype, torch.bool):
             text = f"icpu::wrap<{SCALAR[instr.dtype]}>({text})"
         rounds = instr.dtype in LOW_PRECISION and source not in (instr.dtype, torch.bool)
-        if rounds and not self.facts.only_stored(position):
+        if rounds and not self.facts.rounded_by_stores[position]:
             text = f"{ROUND[instr.dtype]}({text})"
         return text
 

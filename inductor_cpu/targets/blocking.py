@@ -13,20 +13,21 @@ from inductor_cpu.targets.cpu import Target
 
 @dataclass(frozen=True)
 class Blocking:
-    """packed_bytes: rows of the first operand that are packed at once, to stay in the L2 cache; most_blocks: of rows at
-    once, at most; thread_work: multiplications that pay for one more thread, in 64s; thread_lines: cache lines of a
-    weight that streams past few rows, the same.
+    """packed_bytes: rows of the first operand that are packed at once, to stay in the L2 cache; block_bytes: of a block
+    that stays in the L1 cache; most_blocks: of rows at once, at most; thread_work: multiplications that pay for one
+    more thread, in 64s; thread_lines: cache lines of a weight that streams past few rows, the same.
 
     least_size: fewer columns, or a smaller inner size, leave most of a tile empty; split_channels, split_columns: from
     which on splitting floats pays in a convolution, the columns where windows overlap."""
 
     packed_bytes: int
+    block_bytes: int = 16 * 1024
     most_blocks: int = 32
     thread_work: int = 4000
     thread_lines: int = 2000
     least_size: int = 16
     split_channels: int = 32
-    split_columns: int = 128
+    split_columns: int = 64
 
 
 #: The part of the L2 cache for packed rows: panels of the weight, the sums and what an epilogue reads pass through too.
@@ -42,6 +43,7 @@ def definitions(blocking: Blocking) -> tuple[str, ...]:
     """Compiler flags that tell the templates."""
     values = {
         "PACKED_BYTES": blocking.packed_bytes,
+        "BLOCK_BYTES": blocking.block_bytes,
         "MOST_BLOCKS": blocking.most_blocks,
         "THREAD_WORK": blocking.thread_work,
         "THREAD_LINES": blocking.thread_lines,

@@ -89,6 +89,7 @@ struct AmxBf16S8 {
   static constexpr int kColumns = AmxBf16::kColumns;
   static constexpr int kStep = 2 * AmxBf16::kStep;
   static constexpr int kDepth = AmxBf16::kDepth;
+  static constexpr bool kConverts = true;
   static constexpr bool kOverlaps = true;
   static_assert(kDepth % kStep == 0);
 

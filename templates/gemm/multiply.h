@@ -26,6 +26,7 @@
 //   record(from, count, out)
 //                     optional, where a step of a packed block is a record for each row, of kStep elements: the record of
 //                     `count` neighbouring values, at most kStep, zeros after them. block() then takes Shifted rows too
+//   kConverts         optional: block() converts B first, once for all blocks that follow each other
 //   Few               optional: how it streams B for a few rows, see few_rows.h
 #pragma once
 
@@ -43,8 +44,10 @@ inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b
 inline constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // From targets/blocking.py: bytes of packed rows of A that all panels of B read again and again, to stay in the L2 cache;
-// the most blocks of them; the multiplications, in 64s, that pay for one more thread.
+// bytes of a block that stays in the L1 cache; the most blocks at once; the multiplications, in 64s, that pay for one
+// more thread.
 inline constexpr int64_t kPackedBytes = ICPU_GEMM_PACKED_BYTES;
+inline constexpr int64_t kBlockBytes = ICPU_GEMM_BLOCK_BYTES;
 inline constexpr int64_t kMostBlocks = ICPU_GEMM_MOST_BLOCKS;
 inline constexpr int64_t kThreadWork = ICPU_GEMM_THREAD_WORK;
 inline constexpr int64_t kLine = 64;  // bytes of a cache line
@@ -186,10 +189,11 @@ ICPU_INLINE const typename Micro::Element* step_of(const Shifted<typename Micro:
   return a.row + a.offsets[step];
 }
 
-// Blocks of `height` rows from `row` on, and a piece of the depth.
+// Blocks of `height` rows from `row` on, and a piece of the depth. fetches: whether B is not in the L2 cache yet.
 struct Piece {
   int64_t row, height, blocks;
   int64_t from, depth;
+  bool fetches;
 };
 
 // One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. `block_of`
@@ -209,11 +213,12 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
     // Each block fetches its share of the next part of B.
     const auto* const next = k + part < piece.depth ? b + part * Micro::kColumns : next_panel;
     const int64_t steps = part / Micro::kStep, lines = ceil_div(part * Micro::kColumns * int64_t(sizeof(*b)), kLine);
+    const int64_t fetched = piece.fetches ? lines : 0;
     for (int64_t n = 0; n < piece.blocks; ++n) {
       const int64_t row = piece.row + n * piece.height;
       const int64_t rows = std::min(piece.height, g.rows - row);
       auto* const c = block_of(n);
-      Meanwhile meanwhile({next, lines, lines * n / piece.blocks, lines * (n + 1) / piece.blocks}, steps, finish);
+      Meanwhile meanwhile({next, lines, fetched * n / piece.blocks, fetched * (n + 1) / piece.blocks}, steps, finish);
       Micro::block(thread, a.block(n, k), b, c, rows, part, !first, meanwhile);
       if (!last) continue;
       finish.rest();
@@ -250,11 +255,16 @@ class PackedRows {
   PackedRows(const Sizes& g, const Pack<Element>& pack) : g_(g), pack_(pack) {}
 
   // Either fewer rows, and B is read again for each part of them; or less of the depth, and C is kept for all panels, read
-  // and written again for each piece. The one that moves fewer bytes. Parts are about equally large.
+  // and written again for each piece. The one that moves fewer bytes. Parts are about equally large. When a block stays in
+  // the L1 cache and all of B in the L2 cache, one block at once: the epilogue is then what takes longest, and whole rows
+  // of its operands and results follow each other in memory.
   Cut cut(int64_t blocks, int64_t height, int64_t columns) const {
     constexpr int64_t size = sizeof(Element), fitting = kPackedBytes / (Micro::kBlock * size), most = kMostBlocks;
     const int64_t depth = std::max<int64_t>(round_up(g_.depth, Micro::kStep), Micro::kStep);
     blocks = std::max<int64_t>(blocks, 1);
+    if constexpr (!requires { Micro::kConverts; }) {
+      if (Micro::kBlock * depth * size <= kBlockBytes && depth * columns * size <= kPackedBytes / 4) return {1, depth};
+    }
     const Cut rows{equal_parts(blocks, std::min(fitting / depth, most)), depth};
     const int64_t at_once = equal_parts(blocks, most);
     const Cut pieces{at_once, round_up(equal_parts(depth, fitting / at_once), Micro::kStep)};
@@ -325,6 +335,7 @@ inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, cons
   const int64_t depth = round_up(g.depth, Micro::kStep), width = panels.end - panels.begin;
   const Cut once = rows.cut(blocks.end - blocks.begin, all.height, width * Micro::kColumns);
   const bool keeps = once.depth < depth;
+  const bool stays = depth * width * Micro::kColumns * int64_t(sizeof(typename Micro::Weight)) <= kPackedBytes;
   // A block that waits to be finished keeps its place while the next one is multiplied.
   const int64_t places = keeps ? width * once.blocks : depth <= Micro::kDepth ? 2 : once.blocks + 1;
   Sum* const c = aligned_scratch<Sum, 17>(places * c_block);
@@ -333,7 +344,8 @@ inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, cons
   for (int64_t first = blocks.begin; first < blocks.end; first += once.blocks) {
     const int64_t count = std::min(once.blocks, blocks.end - first);
     for (int64_t from = 0; from < depth; from += once.depth) {
-      const Piece piece{first * all.height, all.height, count, from, std::min(once.depth, depth - from)};
+      const Piece piece{first * all.height, all.height, count, from, std::min(once.depth, depth - from),
+                        first == blocks.begin || !stays};
       rows.load(piece);
       int64_t place = 0;
       for (int64_t panel = panels.begin; panel < panels.end; ++panel, place = (place + count) % places) {

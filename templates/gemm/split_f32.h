@@ -29,6 +29,7 @@ struct SplitF32 {
   static constexpr int kRows = 16;
   static constexpr int kColumns = 32;
   static constexpr int kStep = 32;
+  static constexpr bool kConverts = true;
   static constexpr bool kOverlaps = true;
   static constexpr int kDepth = 1024;  // the parts of a panel take 192 KiB of the L2 cache
 
