@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ def describe() -> dict[str, Any]:
         "logical_cores": psutil.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "torch": torch.__version__,
+        "commit": _commit(),
         "packages": {name: _version(name) for name in ("transformers", "timm", "torchvision", "torch_geometric")},
         "compiler": _compiler(),
         "system": platform.platform(),
@@ -33,10 +35,38 @@ def describe() -> dict[str, Any]:
 
 def sentence(machine: dict[str, Any]) -> str:
     """One line for a person."""
+    return sentences([machine])[0]
+
+
+def sentences(machines: Sequence[dict[str, Any]]) -> list[str]:
+    """One line for each machine and version; runs that differ by the load only share one."""
+    loads: dict[str, list[float]] = {}
+    for machine in machines:
+        loads.setdefault(_without_load(machine), []).append(machine["load"][0])
+    return [f"{text}, load {_range(found)} at the start" for text, found in loads.items()]
+
+
+def _without_load(machine: dict[str, Any]) -> str:
+    commit = machine.get("commit")
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['isa']) or machine['capability']},"
-        f" torch {machine['torch']}, {machine['compiler']}, load {machine['load'][0]:.1f} at the start"
+        f" torch {machine['torch']}, {machine['compiler']}" + (f", icpu at {commit}" if commit else "")
     )
+
+
+def _range(loads: Sequence[float]) -> str:
+    low, high = f"{min(loads):.1f}", f"{max(loads):.1f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _commit() -> str | None:
+    """The commit of the working tree that this package is in; None where it is installed without one."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=9", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() or None
 
 
 def _processor() -> str:

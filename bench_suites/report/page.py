@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,15 @@ def main(args: argparse.Namespace) -> int:
 def load(folders: list[Path]) -> tuple[list[Row], list[str]]:
     """The rows of all folders, each with the folder that its links start from, and a sentence on each machine."""
     rows: list[Row] = []
-    machines: list[str] = []
+    machines: list[dict[str, Any]] = []
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"{folder} is no folder of results")
         store = Store(folder)
         rows += [{**row, "folder": str(folder)} for row in store.rows()]
         if store.machine():
-            machines.append(machine.sentence(store.machine()))
-    return rows, list(dict.fromkeys(machines))
+            machines.append(store.machine())
+    return rows, machine.sentences(machines)
 
 
 def page(rows: list[Row], machines: list[str], beside: Path) -> str:
@@ -97,9 +98,14 @@ def _model(row: Row, backends: list[str]) -> dict[str, Any]:
         "name": row["job"]["model"],
         "status": row["status"],
         "note": row.get("note", ""),
-        "eager": f"{sorted(eager)[len(eager) // 2]:.3g}" if eager else "",
+        "eager": _milliseconds(statistics.median(eager)) if eager else "",
         "cells": [_cell(found, row["backends"].get(b, {}), b) for b in backends],
     }
+
+
+def _milliseconds(value: float) -> str:
+    """Three digits, and all those before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _cell(group: figures.Group, result: Row, backend: str) -> dict[str, str]:
@@ -108,7 +114,8 @@ def _cell(group: figures.Group, result: Row, backend: str) -> dict[str, str]:
     return {
         "status": result.get("status", ""),
         "speedup": f"{ratios[0].ratio:.2f}" if ratios else "",
-        "interval": f"{ratios[0].low:.2f} to {ratios[0].high:.2f}" if ratios else "",
+        # A single round has no spread.
+        "interval": f"{ratios[0].low:.2f} to {ratios[0].high:.2f}" if ratios and len(result["ms"]) > 1 else "",
         "first": f"{result['first_call_s']:.1f}" if "first_call_s" in result else "",
         "kernels": f"{reports['vectorized']}/{reports['kernels']}" if reports else "",
         "externs": str(sum(reports["externs"].values())) if reports else "",

@@ -21,6 +21,10 @@ TEXT = "#0a0b0c"
 COLOURS = ("#3b82c4", "#d9822b", "#4fa35a", "#b05fc0", "#c04848", "#8a8a3a")
 WIDTH = 7.2
 ROW = 0.17
+LINEAR_RANGE = 50.0
+"""From the least value to the largest: beyond, the scale is logarithmic, or the small ones could not be read (the
+memory of a model of a few kilobytes is hundreds of times eager's)."""
+
 PLOT_STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "bench_suites",
@@ -81,15 +85,25 @@ def _bars(series: Series, label: str, line: float | None = None) -> str | None:
         axes.set_yticks(range(len(models)), models)
         axes.set_ylim(-0.6, len(models) - 0.4)
         axes.set_xlabel(label)
+        if _range(series) > LINEAR_RANGE:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter("")
         axes.margins(x=0.02)
         if line is not None:
             axes.axvline(line, color=TEXT, linewidth=0.8)
         axes.grid(axis="x", color=TEXT, alpha=0.15)
-        figure.legend(loc="outside upper right", ncols=len(series), frameon=False)
+        # On the left: a narrow screen shows that part of the plot first.
+        figure.legend(loc="outside upper left", ncols=len(series), frameon=False)
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         pyplot.close(figure)
     return _inline(text.getvalue())
+
+
+def _range(series: Series) -> float:
+    found = [value for of_backend in series.values() for value, _, _ in of_backend.values()]
+    return max(found) / min(found) if min(found) > 0 else 1.0
 
 
 def _one_backend(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bench_suites import metrics, timing
+from bench_suites import machine, metrics, timing
 from bench_suites.__main__ import main
 from bench_suites.job import Job
-from bench_suites.report import figures
+from bench_suites.report import figures, page
 from bench_suites.store import Store
 
 REPORTS = {
@@ -83,6 +83,28 @@ def test_the_page_is_self_contained_and_shows_failures(tmp_path: Path, capsys: p
     assert (tmp_path / "logs" / "timm_broken_float32_inference.txt").read_text() == "the traceback"
     assert "| timm, inference float32 | icpu" in capsys.readouterr().out
     assert (tmp_path / "report.md").exists()
+
+
+def test_runs_of_one_machine_share_a_line_with_the_range_of_loads() -> None:
+    first = {**machine.describe(), "load": [0.5, 0.0, 0.0], "commit": "abc"}
+    others = [{**first, "load": [2.25, 0.0, 0.0]}, {**first, "commit": "def"}]
+    lines = machine.sentences([first, *others])
+    assert [line.partition("icpu at ")[2] for line in lines] == [
+        "abc, load 0.5 to 2.2 at the start",
+        "def, load 0.5 at the start",
+    ]
+
+
+def test_a_single_round_has_no_interval_and_long_times_are_written_out(tmp_path: Path) -> None:
+    write(tmp_path, {"m": result(5.0)}, eager_ms=2990.0)
+    rows, machines = page.load([tmp_path])
+    text = page.page([{**row, "backends": _first_rounds(row)} for row in rows], machines, tmp_path)
+    assert "2,960" in text
+    assert " to " not in text.partition("<tbody>")[2]
+
+
+def _first_rounds(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: {**found, "ms": found["ms"][:1]} for name, found in row["backends"].items()}
 
 
 def test_a_pass_with_graph_breaks_or_in_eager_mode_is_told(tmp_path: Path) -> None:
