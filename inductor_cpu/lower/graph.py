@@ -217,7 +217,8 @@ class _GraphLowering:
         value."""
         strides = stride_exprs(meta_of(node).stride() if promised is None else promised)
         view = self.ctx.strided(value)
-        if value.buffer in self.ctx.overwrites.values():  # a result is no view of an input that the program updates
+        # A result is no view of an input that the program updates, unless it is that input.
+        if value.buffer in self.ctx.overwrites.values() and node.target is not torch.ops.aten.copy_.default:
             view = None
         if view is None or not extern.same_strides(view, strides):
             view = self.ctx.strided(self.ctx.copy(node, value, strides))

@@ -88,6 +88,28 @@ def test_the_cache_itself_is_returned_as_itself() -> None:
     assert compile_counted(function)[0](x, PLACES, NEW) is x
 
 
+def test_a_cache_that_a_module_sets_again_is_not_copied() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cache = cache()
+
+        def forward(self, new: Tensor) -> Tensor:
+            self.cache = self.cache.to(new)
+            self.cache[:, :, 4:6] = new
+            return new + 1
+
+    layer = Layer()
+    kept, expected = layer.cache, layer.cache.clone()
+    expected[:, :, 4:6] = NEW
+    with torch.no_grad():
+        compiled, reports = compile_counted(layer)
+        compiled(NEW)
+    assert layer.cache is kept
+    assert_same(kept, expected, rtol=0, atol=0)
+    assert sum(len(report.kernels) for report in reports) == 1  # the sum and the update
+
+
 def test_rows_that_are_read_and_written_are_read_first() -> None:
     def function(x: Tensor, places: Tensor) -> None:
         x.index_copy_(2, places, x[:, :, 3:5] * 2)
