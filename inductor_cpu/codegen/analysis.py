@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from inductor_cpu.codegen.rounding import Rounding
 from inductor_cpu.codegen.tiles import Tile, find_tile
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
@@ -17,9 +18,6 @@ STAGE = "codegen"
 
 #: Loads that repeat after at most so many elements read them from a table of the kernel's own.
 LONGEST_PERIOD = 64
-
-#: Ops that give the same whether their operands are rounded before or their result after: they choose, or set the sign.
-COMMUTES_WITH_ROUNDING = frozenset({"neg", "abs", "relu", "maximum", "minimum", "where"})
 
 
 def value_position(symbol: Sym) -> int:
@@ -186,6 +184,16 @@ class Facts:
         """The access of a store; "uniform" for all stores of scalar code."""
         return self.load_access(-1 - number)
 
+    def only_moved(self, number: int) -> bool:
+        """Whether a store writes neighbours as a load of the same points has read them, in a kernel that writes nothing
+        of what it reads: then the store may read them itself."""
+        store, kernel = self.kernel.stores[number], self.kernel
+        load = kernel.body[store.value]
+        if not isinstance(load, Load) or load.mask is not None or store.mode != "set" or kernel.inner or self.tile:
+            return False
+        plain = self.load_access(store.value) == "contiguous" and kernel.product is None
+        return plain and all(load.buffer != other.buffer for other in kernel.stores)
+
     def closure(self, roots: Iterable[int], stop: frozenset[int] = frozenset()) -> frozenset[int]:
         """The roots and every value they are computed from. Values in `stop` are included, their operands are not."""
         found: set[int] = set()
@@ -199,31 +207,9 @@ class Facts:
         return frozenset(found)
 
     @cached_property
-    def uses(self) -> tuple[tuple[Instr | Store, ...], ...]:
-        """The instructions and stores that read each value."""
-        found: list[list[Instr | Store]] = [[] for _ in self.kernel.body]
-        for instr in self.kernel.body:
-            for k in operands(instr):
-                found[k].append(instr)
-        for store in self.kernel.stores:
-            for k in store_operands(store):
-                found[k].append(store)
-        return tuple(map(tuple, found))
-
-    @cached_property
-    def rounded_by_stores(self) -> tuple[bool, ...]:
-        """Whether every use of a value stores it, at once or after ops that rounding can follow as well: then the
-        store's rounding is the only one that matters."""
-        found = [False] * len(self.kernel.body)
-        places = {instr: k for k, instr in enumerate(self.kernel.body)}
-        for k in reversed(range(len(found))):
-            found[k] = all(
-                use.mode == "set" and use.value == k
-                if isinstance(use, Store)
-                else isinstance(use, Scalar) and use.op in COMMUTES_WITH_ROUNDING and found[places[use]]
-                for use in self.uses[k]
-            )
-        return tuple(found)
+    def rounding(self) -> Rounding:
+        """Where low-precision values are rounded."""
+        return Rounding(self.kernel)
 
 
 def arg_dtype(kernel: Kernel, instr: Scalar | Cast | Reduce | Scan) -> object:

@@ -6,9 +6,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from inductor_cpu.codegen.analysis import STAGE, Facts, store_operands
-from inductor_cpu.codegen.cxx import LANE, NARROW, SCALAR
+from inductor_cpu.codegen.cxx import NARROW, SCALAR
+from inductor_cpu.codegen.pieces import Piece, pieces_of
+from inductor_cpu.codegen.rows import Rows, size_of
 from inductor_cpu.codegen.text import Writer
-from inductor_cpu.codegen.tuning import Choices, cascade_needed, pointwise_units, unroll_of, vertical_units
+from inductor_cpu.codegen.tuning import (
+    Choices,
+    cascade_needed,
+    pointwise_units,
+    storing_units,
+    unroll_of,
+    vertical_units,
+)
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ONE, Expr, Sym, const, of, product
@@ -38,16 +47,6 @@ RUNNING: dict[str, str] = {
     "logaddexp": "RunningLogAddExp",
 }
 
-#: Rows of kept values up to this many bytes live on the stack.
-STACK_BYTES = 32 << 10
-
-
-def size_of(symbol: Sym) -> Expr:
-    """The size of a loop. Raises InternalError for a symbol without one."""
-    if symbol.size is None:
-        raise InternalError(STAGE, f"loop {symbol} has no size")
-    return symbol.size
-
 
 def total_work(kernel: Kernel) -> Expr:
     """Rough cost of the whole kernel, in adds."""
@@ -61,14 +60,16 @@ def total_work(kernel: Kernel) -> Expr:
 class Loops:
     """Writes the loops of one kernel, and in each of them the values that are computed there."""
 
-    def __init__(self, facts: Facts, writer: Writer, choices: Choices) -> None:
+    def __init__(self, facts: Facts, writer: Writer, choices: Choices, piece: Piece | None = None) -> None:
         self.facts, self.kernel, self.writer, self.choices = facts, facts.kernel, writer, choices
         self.values = Values(facts, writer)
         self.vector = self.kernel.vector.loop
         self.horizontal = self.vector in self.kernel.inner
         self._written: set[int] = set()  # values in scope
         self._filled: set[int] = set()  # kept values whose row is complete
-        self._kept = frozenset(k for k in self.kernel.kept if facts.level[k] > facts.outer_level)
+        self._rows = Rows(facts, self.values, writer)
+        self._piece = piece  # the part of the vectorized loop that is written, if not all of it
+        self._pieces = () if piece else pieces_of(facts)
 
     # -- everything --------------------------------------------------------------------------------------------------
     def emit(self) -> None:
@@ -77,13 +78,16 @@ class Loops:
         self.values.open_periods()
         with ExitStack() as stack:
             for level in range(self.facts.outer_level + 1):
+                if level == self.facts.outer_level and self._pieces:
+                    self._write_pieces(stack)
+                    return
                 if level:
                     self._open_outer(level, stack)
                 self._define(k for k in needed if self.facts.level[k] <= level)
             if self.facts.tile is not None:
                 self._tile(needed)
                 return
-            self._declare_rows()
+            self._rows.declare()
             for number, phase in enumerate(self.kernel.phases):
                 self._phase(number, phase)
             self._outer_stores()
@@ -108,6 +112,23 @@ class Loops:
         for k in sorted(set(positions) - self._written):
             self.values.emit(k)
             self._written.add(k)
+
+    def _write_pieces(self, stack: ExitStack) -> None:
+        """The innermost loop, once for each piece."""
+        loop, shared = self._pieces[0].kernel.outer[-1], self.kernel.parallel == self.facts.outer_level
+        if self.kernel.parallel == 1 and shared:
+            self._open_flat(loop, stack)
+        last = self._pieces[-1].end
+        for piece in self._pieces:
+            part = Loops(Facts(piece.kernel, self.choices.tiling), self.writer, self.choices, piece)
+            part._written = set(self._written)
+            begin, end = str(piece.begin), str(piece.end)
+            if shared:
+                begin = f"std::max<int64_t>(begin, {begin})" if piece.begin else "begin"
+                end = f"std::min<int64_t>(end, {end})" if piece.end < last else "end"
+            with part._loop(loop, begin, end):
+                part._define(part._needed_before_phases())
+                part._outer_stores()
 
     # -- outer loops -------------------------------------------------------------------------------------------------
     def _open_outer(self, level: int, stack: ExitStack) -> None:
@@ -183,7 +204,7 @@ class Loops:
         return f"({size})" if " " in size else size
 
     @contextmanager
-    def _loop(self, loop: Sym, begin: str, end: str | None, unroll: int = 1) -> Iterator[None]:
+    def _loop(self, loop: Sym, begin: str, end: str | None, unroll: int = 1, units: int = 1) -> Iterator[None]:
         """One loop: over vectors if it is the vectorized one, else over points."""
         name = self.values.symbol(loop)
         end = self.values.expr(size_of(loop)) if end is None else end
@@ -198,7 +219,7 @@ class Loops:
             with self.writer.block(f"for (int64_t {name} = {begin}; {name} < {end}; ++{name})"):
                 yield
             return
-        units = max(vertical_units(self.facts), pointwise_units(self.facts))
+        units = max(vertical_units(self.facts), pointwise_units(self.facts), units)
         function = "for_blocks" if units > 1 else "for_vectors"
         arguments = f"<{max(units, unroll)}{self._ends(loop)}>"
         part = " part" if unroll > 1 else ""
@@ -208,8 +229,8 @@ class Loops:
             yield
 
     def _ends(self, loop: Sym) -> str:
-        size = size_of(loop).as_int
-        whole = size is not None and size % self.kernel.vector.lanes == 0
+        ends = [size_of(loop).as_int] if self._piece is None else [self._piece.begin, self._piece.end]
+        whole = all(end is not None and end % self.kernel.vector.lanes == 0 for end in ends)
         return ", icpu::Ends::kWhole" if whole else ""
 
     # -- tiles -------------------------------------------------------------------------------------------------------
@@ -233,64 +254,6 @@ class Loops:
                 self.values.store(number)
         self.values.close_tiles()
 
-    # -- kept rows ---------------------------------------------------------------------------------------------------
-    def _row_loops(self, position: int) -> list[Sym]:
-        """The inner loops that a kept value depends on being inside of, the vectorized one last."""
-        loops = [s for s in self.kernel.inner if self.facts.depth[s] <= self.facts.level[position]]
-        return sorted(loops, key=lambda s: s == self.vector)
-
-    def _row_extents(self, position: int) -> list[int]:
-        extents = []
-        for loop in self._row_loops(position):
-            size = size_of(loop).as_int
-            if size is None:
-                raise InternalError(STAGE, f"{self.kernel.label}: %{position} is kept, but {loop} has no constant size")
-            lanes = self.kernel.vector.lanes
-            extents.append(-(-size // lanes) * lanes if loop == self.vector else size)
-        return extents
-
-    def _row_type(self, position: int) -> str:
-        dtype = self.kernel.body[position].dtype
-        return LANE[dtype] if self.facts.varying[position] else SCALAR[dtype]
-
-    def _declare_rows(self) -> None:
-        for slot, k in enumerate(sorted(self._kept)):
-            count = 1
-            for extent in self._row_extents(k):
-                count *= extent
-            if self._is_block(k):
-                count *= self.kernel.vector.lanes * vertical_units(self.facts)
-            kind = self._row_type(k)
-            if count * self.kernel.body[k].dtype.itemsize * 2 <= STACK_BYTES:
-                self.writer.line(f"alignas(64) {kind} row{k}[{count}];")
-            else:
-                self.writer.line(f"{kind}* const row{k} = icpu::scratch<{kind}, {slot}>({count});")
-
-    def _row_place(self, position: int) -> str:
-        offset, stride = const(0), 1
-        for loop, extent in reversed(list(zip(self._row_loops(position), self._row_extents(position), strict=True))):
-            offset, stride = offset + of(loop) * stride, stride * extent
-        if not self._is_block(position) or vertical_units(self.facts) == 1:
-            step = self.kernel.vector.lanes if self._is_block(position) else 1
-            return f"row{position} + {self.values.expr(offset * step)}"
-        return f"row{position} + ({self.values.expr(offset)}) * lanes.units * {self.kernel.vector.lanes}"
-
-    def _is_block(self, position: int) -> bool:
-        """Whether a kept value is a vector at each point of the inner loops."""
-        return self.facts.varying[position] and not self.horizontal
-
-    def _row_lanes(self, position: int) -> str:
-        if not self.facts.varying[position]:
-            return ""
-        several = self._is_block(position) and vertical_units(self.facts) > 1
-        return ", icpu::Full<lanes.units>{}" if several else ", icpu::Full<1>{}"
-
-    def _save(self, position: int) -> None:
-        self.writer.line(f"icpu::store({self._row_place(position)}, v{position}{self._row_lanes(position)});")
-
-    def _restore(self, position: int) -> None:
-        self.values.define(position, f"icpu::load({self._row_place(position)}{self._row_lanes(position)})")
-
     # -- phases ------------------------------------------------------------------------------------------------------
     def _phase(self, number: int, phase: Phase) -> None:
         self.values.phase = number
@@ -312,28 +275,29 @@ class Loops:
         scope = set(self._written)
         with ExitStack() as stack:
             for level, loop in enumerate(self.kernel.inner, self.facts.outer_level + 1):
-                stack.enter_context(self._loop(loop, "0", None, unroll if loop == self.vector else 1))
+                steps = (unroll, storing_units(self.facts, phase, needed)) if loop == self.vector else (1, 1)
+                stack.enter_context(self._loop(loop, "0", None, *steps))
                 self._inner_values((k for k in needed if self.facts.level[k] == level), number)
             for k in phase.reduces:
                 self._accumulate(k, unroll)
             for n in phase.stores:
                 self.values.store(n)
         self._written = scope
-        self._filled |= self._kept & needed
+        self._filled |= self._rows.kept & needed
         for k in phase.reduces:
             self._finish(k, unroll)
 
     def _inner_values(self, positions: Iterable[int], phase: int) -> None:
         for k in sorted(positions):
             if k in self._filled:
-                self._restore(k)
+                self._rows.restore(k)
             else:
                 if isinstance(self.kernel.body[k], Scan):
                     self._scan(k, phase)
                 else:
                     self.values.emit(k)
-                if k in self._kept:
-                    self._save(k)
+                if k in self._rows.kept:
+                    self._rows.save(k)
             self._written.add(k)
 
     def _accumulator(self, position: int) -> tuple[str, str]:

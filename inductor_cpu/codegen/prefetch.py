@@ -140,10 +140,10 @@ def _distance(facts: Facts, access: int, units: int) -> int | None:
         stride = _stride(address, loop)
         if not stride:  # the same elements again, or no telling which
             return None
-        if stride != run:
-            steps = max(1, AHEAD_BYTES // (run * itemsize))
-            return steps * stride if _long_enough(loop, steps) else None
-        size = _size(loop)
+        steps = max(1, AHEAD_BYTES // (run * itemsize))
+        if stride != run and _long_enough(loop, steps):
+            return steps * stride
+        size = _size(loop)  # all of the loop is near: the next one out decides
         run = None if size is None else run * size
     return AHEAD_BYTES // itemsize
 

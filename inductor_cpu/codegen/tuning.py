@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import Phase
-from inductor_cpu.ir.nodes import Const, Scalar
+from inductor_cpu.ir.nodes import Const, Load, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.scatter import is_scatter
 
@@ -71,7 +72,7 @@ def vertical_units(facts: Facts) -> int:
     vector = kernel.vector.loop
     if vector is None or vector not in kernel.outer or not kernel.inner or len(kernel.body) > LONG_BODY:
         return 1
-    if any(_needs_alignment(facts, position, vector) for position in facts.access):
+    if any(needs_alignment(facts, position, vector) for position in facts.access):
         return 1
     lanes = kernel.vector.lanes
     size = None if vector.size is None else vector.size.as_int
@@ -107,14 +108,31 @@ def pointwise_units(facts: Facts) -> int:
     vector = kernel.vector.loop
     if vector is None or kernel.inner or vector != kernel.outer[-1] or facts.tile is not None:
         return 1
-    if any(map(is_scatter, kernel.stores)):
+    if any(map(is_scatter, kernel.stores)) or len(kernel.body) > LONG_BODY:
         return 1
-    if len(kernel.body) > LONG_BODY or not all(facts.load_access(a) in _SIMPLE for a in facts.access):
+    return _filling_units(facts, facts.access, range(len(kernel.body)))
+
+
+def storing_units(facts: Facts, phase: Phase, needed: frozenset[int]) -> int:
+    """The same for a phase that stores along the lanes of one result and reduces nothing."""
+    kernel = facts.kernel
+    if phase.reduces or not kernel.inner or kernel.inner[-1] != kernel.vector.loop or len(needed) > LONG_BODY:
         return 1
-    if any(_needs_alignment(facts, access, vector) for access in facts.access):
+    if any(isinstance(kernel.body[k], Scan) for k in needed) or facts.periods:
         return 1
-    narrowest = min((_itemsize(facts, a) for a in facts.access if facts.load_access(a) == "contiguous"), default=4)
-    widest = max((instr.dtype.itemsize for k, instr in enumerate(kernel.body) if facts.varying[k]), default=4)
+    loads = [k for k in needed if isinstance(kernel.body[k], Load) and k not in kernel.kept]
+    return _filling_units(facts, [*loads, *(-1 - number for number in phase.stores)], needed)
+
+
+def _filling_units(facts: Facts, accesses: Iterable[int], values: Iterable[int]) -> int:
+    """Units that fill a register with the narrowest of these accesses, if all are simple and no value is too wide."""
+    kernel, accesses = facts.kernel, tuple(accesses)
+    vector = kernel.vector.loop
+    assert vector is not None
+    if not all(facts.load_access(a) in _SIMPLE and not needs_alignment(facts, a, vector) for a in accesses):
+        return 1
+    narrowest = min((_itemsize(facts, a) for a in accesses if facts.load_access(a) == "contiguous"), default=4)
+    widest = max((kernel.body[k].dtype.itemsize for k in values if facts.varying[k]), default=4)
     units = min(4 // min(narrowest, 4), 16 // max(widest, 4))
     size = None if vector.size is None else vector.size.as_int
     return units if size is None or size >= units * kernel.vector.lanes else 1
@@ -130,7 +148,7 @@ def cascade_needed(facts: Facts, dtype: torch.dtype, vector: bool) -> bool:
     return terms is None or terms > MAX_CHAIN * lanes
 
 
-def _needs_alignment(facts: Facts, position: int, vector: Sym) -> bool:
+def needs_alignment(facts: Facts, position: int, vector: Sym) -> bool:
     """Whether an access is uniform or contiguous only within a unit: its address changes in steps of the unit."""
     coefficient = facts.address(position).coefficient(vector)
     access = facts.load_access(position)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 
 from inductor_cpu.codegen.address import VectorIndex, scalar_text
 from inductor_cpu.codegen.analysis import STAGE, Facts, value_position
-from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, ROUND, SCALAR, literal
+from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, SCALAR, literal
 from inductor_cpu.codegen.prefetch import plan_ahead
 from inductor_cpu.codegen.scalar import DIVISIONS
 from inductor_cpu.codegen.scalar import SCALAR as SCALAR_OPS
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
-from inductor_cpu.codegen.vector import LEAVES_RANGE
+from inductor_cpu.codegen.vector import BOUNDS, LEAVES_RANGE
 from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, of
-from inductor_cpu.ir.kernel import Product
+from inductor_cpu.ir.kernel import SHORT_STRIDES, Product
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Scalar, Store
-from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION, OPS
+from inductor_cpu.ir.ops import INDEX_CHECKS
 
 _NO_SYMBOL = Sym("none", "loop")
 
@@ -206,11 +207,18 @@ class Values:
             function = "load" if access == "contiguous" else "load_uniform"
             text = f"icpu::{function}({self.address(load.buffer, load.index[0])}, lanes{extra})"
         else:
-            base, lanes = self.offsets(load.index[0])
-            pointer = self._pointers[load.buffer]
-            function = "gather_runs" if not extra and self._vector_index.bends(load.index[0]) else "gather"
-            text = f"icpu::{function}({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, lanes{extra})"
+            text = self._far_load(load, extra)
         return text if mask_varies else self._guarded(load, text, vector=True)
+
+    def _far_load(self, load: Load, extra: str) -> str:
+        """A load whose lanes are no neighbours. extra: its mask and fill, where the mask differs between lanes."""
+        stride = self._vector_index.stride(load.index[0])
+        if stride is not None and stride.as_int in SHORT_STRIDES:
+            return f"icpu::load_strided<{stride}>({self.address(load.buffer, load.index[0])}, lanes{extra})"
+        base, lanes = self.offsets(load.index[0])
+        pointer = self._pointers[load.buffer]
+        function = "gather_runs" if not extra and self._vector_index.bends(load.index[0]) else "gather"
+        return f"icpu::{function}({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, lanes{extra})"
 
     def _guarded(self, load: Load, text: str, *, vector: bool) -> str:
         if load.mask is None:
@@ -236,9 +244,11 @@ class Values:
             text = f"{self.operand(instr.args[0], vector=False)} ? {yes} : {no}"
         else:
             text = self._vector_text(position, instr, dtype)
-        if instr.dtype in LOW_PRECISION and not OPS[instr.op].exact and not self.facts.rounded_by_stores[position]:
-            return f"{ROUND[instr.dtype]}({text})"
-        return text
+        return self._rounded(position, text, vector=vector)
+
+    def _rounded(self, position: int, text: str, *, vector: bool) -> str:
+        function = self.facts.rounding.function(position, vector=vector)
+        return text if function is None else f"{function}({text})"
 
     def _scalar_text(self, instr: Scalar, dtype: torch.dtype, args: list[str]) -> str:
         template = SCALAR_OPS[instr.op].template(dtype)
@@ -257,7 +267,10 @@ class Values:
     def _vector_text(self, position: int, instr: Scalar, dtype: torch.dtype) -> str:
         row = VECTOR_OPS.get(instr.op)
         template = row.template(dtype) if row else None
-        args = [self.operand(k, vector=True) for k in instr.args]
+        numbers = instr.args
+        if instr.op in BOUNDS and dtype.is_floating_point and any(map(self._is_number, numbers)):
+            template, numbers = BOUNDS[instr.op], tuple(sorted(numbers, key=self._is_number))
+        args = [self.operand(k, vector=True) for k in numbers]
         if template is None or (position in self.kernel.vector.lanewise and instr.op not in ("where", *INDEX_CHECKS)):
             return self._lane_by_lane(instr, dtype, args)
         text = template.replace("{T}", SCALAR[dtype]).replace("{lanes}", "lanes")
@@ -266,6 +279,11 @@ class Values:
         if dtype in NARROW and instr.dtype == dtype and instr.op in LEAVES_RANGE:
             return f"icpu::wrap<{SCALAR[dtype]}>({text})"
         return text
+
+    def _is_number(self, position: int) -> bool:
+        """Whether a value is a constant that is no NaN."""
+        instr = self.kernel.body[position]
+        return isinstance(instr, Const) and not math.isnan(float(instr.value))
 
     def _lane_by_lane(self, instr: Scalar, dtype: torch.dtype, args: list[str]) -> str:
         kind, result = SCALAR[dtype], SCALAR[instr.dtype]
@@ -296,10 +314,7 @@ class Values:
             text = f"icpu::convert<{to[instr.dtype]}>({text})"
         if vector and instr.dtype in NARROW and source not in (instr.dtype, torch.bool):
             text = f"icpu::wrap<{SCALAR[instr.dtype]}>({text})"
-        rounds = instr.dtype in LOW_PRECISION and source not in (instr.dtype, torch.bool)
-        if rounds and not self.facts.rounded_by_stores[position]:
-            text = f"{ROUND[instr.dtype]}({text})"
-        return text
+        return self._rounded(position, text, vector=vector)
 
     # -- stores ------------------------------------------------------------------------------------------------------
     def store(self, number: int) -> None:
@@ -336,6 +351,12 @@ class Values:
         if access == "contiguous":
             function = "store_add" if store.mode == "add" else "store"
             self._fetch_ahead(-1 - number, store.buffer, "fetch_to_write")
+            source = self.kernel.body[store.value]
+            if isinstance(source, Load) and not extra and self.facts.only_moved(number):
+                places = (self.address(store.buffer, store.index[0]), self.address(source.buffer, source.index[0]))
+                return f"icpu::copy({places[0]}, {places[1]}, lanes);"
+            if store.mode == "set" and not extra and self.facts.rounding.is_rounded(store.value):
+                function = "store_rounded"
             return f"icpu::{function}({self.address(store.buffer, store.index[0])}, {value}, lanes{extra});"
         base, lanes = self.offsets(store.index[0])
         pointer = self._pointers[store.buffer]

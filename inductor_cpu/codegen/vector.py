@@ -59,6 +59,9 @@ VECTOR: dict[str, Row] = {
     "check_element": Row(int="icpu::check_element({0}, {1}, {lanes}, status)"),
 }
 
+#: Ops of floats whose second argument is a constant other than NaN: one instruction does.
+BOUNDS: dict[str, str] = {"maximum": "icpu::at_least({0}, {1})", "minimum": "icpu::at_most({0}, {1})"}
+
 #: Ops that run lane by lane for every dtype, because there are no vector instructions for them.
 LANE_BY_LANE: frozenset[str] = frozenset({"erfinv", "digamma", "i0", "ipow", "floordiv", "truncdiv"})
 

@@ -34,6 +34,10 @@ class Phase:
     stores: tuple[int, ...]
 
 
+#: Distances of a few elements: loads of them read all that lies between, and sort it out in registers.
+SHORT_STRIDES = (2, 3, 4)
+
+
 @dataclass(frozen=True)
 class VectorPlan:
     """How a kernel is vectorized.

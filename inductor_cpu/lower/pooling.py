@@ -10,7 +10,8 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr, as_expr, divide_exact, is_nonnegative, maximum, minimum, product
+from inductor_cpu.ir.index import ONE, ZERO, Expr, as_expr, divide_exact, is_nonnegative, maximum, minimum, product
+from inductor_cpu.ir.kernel import SHORT_STRIDES
 from inductor_cpu.ir.ops import identity
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
@@ -20,6 +21,9 @@ from inductor_cpu.lower.sizes import size_exprs
 from inductor_cpu.lower.values import TensorValue
 
 aten = torch.ops.aten
+
+#: So many windows side by side fill most lanes of any vector.
+NARROW_PICTURE = 12
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ def _pool(
     position in the window), or the loaded value."""
     lead = x.ndim - len(windows)
     acc = accumulator(x.dtype) if kind == "sum" else x.dtype
+    if kind == "sum" and _by_rows_first(node, windows):
+        x, windows = _summed_rows(ctx, node, x, windows[0], acc), (_every(windows[0].outputs), windows[1])
     fill = identity("sum" if kind == "sum" else kind.removeprefix("arg"), x.dtype)
     loops = [d for d, window in enumerate(windows) if as_expr(window.extent) != 1]
 
@@ -125,6 +131,35 @@ def _pool(
     sizes = (*x.sizes[:lead], *(window.outputs for window in windows))
     extents = [as_expr(windows[d].extent) for d in loops]
     return ctx.reduction(node, compute, extents, sizes, fake.dtype, dense_strides(fake))
+
+
+def _every(outputs: Expr) -> Window:
+    """Windows of one element each."""
+    return Window(outputs, outputs, 1, lambda out: out)
+
+
+def _by_rows_first(node: fx.Node, windows: Sequence[Window]) -> bool:
+    """Whether the rows of each window are added first: where few windows lie side by side, they leave lanes empty, but
+    windows of sums of rows follow each other without gaps."""
+    if len(windows) != 2 or any(window.clipped or window.stop is not None for window in windows):
+        return False
+    rows, columns = windows
+    x = meta_of(node.all_input_nodes[0])
+    side_by_side, extent = columns.outputs.as_int, as_expr(columns.extent).as_int
+    gapless = columns.at(ONE, ZERO) == as_expr(columns.extent) and columns.size == columns.outputs * columns.extent
+    narrow = side_by_side is not None and side_by_side < NARROW_PICTURE and extent in SHORT_STRIDES
+    return narrow and gapless and as_expr(rows.extent) != 1 and x.is_contiguous()
+
+
+def _summed_rows(ctx: Lowering, node: fx.Node, x: TensorValue, rows: Window, acc: torch.dtype) -> TensorValue:
+    """The sums over the rows of each window, column by column."""
+
+    def compute(body: Body, at: tuple[Expr, ...], inner: tuple[Expr, ...]) -> int:
+        *lead, out, column = at
+        return body.reduce("sum", body.cast(body.load(x, (*lead, rows.at(out, inner[0]), column)), acc))
+
+    sizes = (*x.sizes[:-2], rows.outputs, x.sizes[-1])
+    return ctx.reduction(node, compute, [as_expr(rows.extent)], sizes, acc)
 
 
 # -- maximum ---------------------------------------------------------------------------------------------------------

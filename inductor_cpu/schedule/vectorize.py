@@ -7,13 +7,14 @@ points, and where points of a scatter can meet, they meet in their order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum
 
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.kernel import VectorPlan
+from inductor_cpu.ir.kernel import SHORT_STRIDES, VectorPlan
 from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
@@ -40,6 +41,9 @@ ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 8.0, "gather": 12.0
 #: A strided access whose lanes lie in a cache line each.
 FAR_COST = 12.0
 LINE_BYTES = 64
+
+#: Lanes and element sizes for which a load with a short stride s is s loads of neighbours, sorted in registers.
+SHORT_STRIDE_LANES, SHORT_STRIDE_SIZES = 16, (2, 4)
 
 #: A gather that is a plain load but at borders.
 BENT_COST = 3.0
@@ -159,6 +163,19 @@ def _access_cost(
     return TILE_COST if kind == "strided" else ACCESS_COST[kind]
 
 
+def _short_stride_cost(load: Load, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym], lanes: int) -> float:
+    """The cost of a load with a short stride as loads of all elements between; infinite for others."""
+    if lanes != SHORT_STRIDE_LANES or load.dtype.itemsize not in SHORT_STRIDE_SIZES:
+        return math.inf
+    stride = load.index[0].coefficient(loop)
+    short = stride is not None and stride.as_int in SHORT_STRIDES
+    return (
+        float(stride_hint(load.index[0], loop))
+        if short and access_kind(load.index[0], loop, body, inner) == "strided"
+        else math.inf
+    )
+
+
 def _bends(address: Expr, loop: Sym) -> bool:
     """Whether neighbours are neighbours in memory but at the borders, where the address is folded back or stays."""
     bounds = [function for function in address.functions if any(loop in arg.symbols for arg in function.args)]
@@ -183,7 +200,8 @@ def _cost(
     total, folds = 1.0, 0.0
     for instruction in body:
         if isinstance(instruction, Load):
-            total += _access_cost(instruction.index[0], instruction.dtype, loop, outer, inner, body)
+            cost = _access_cost(instruction.index[0], instruction.dtype, loop, outer, inner, body)
+            total += min(cost, _short_stride_cost(instruction, loop, body, inner, lanes))
         elif isinstance(instruction, Index) and instruction.expr.coefficient(loop) is None:
             total += ACCESS_COST["gather"]
         elif isinstance(instruction, Reduce):

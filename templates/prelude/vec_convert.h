@@ -148,32 +148,74 @@ inline value_t<To, U> convert(const Mask<U>& a) {
 }
 
 // -- bf16 and f16 -----------------------------------------------------------------------------------------------------
-// Bits of the nearest bf16 (ties to even) in the high half of each lane; the low half is zero. NaN gives the quiet NaN.
+// Bits of the nearest bf16 (ties to even) in the high half of each lane; the low half is zero. NaN gives a quiet NaN.
+#if defined(CPU_CAPABILITY_AVX512)
+// For lanes whose NaN have a low half of zeros: a sum could carry another one into the sign.
+inline Reg<uint32_t> plain_bf16_bits(Reg<float> a) {
+  const __m512i bits = (__m512i)a;
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  const __m512i below = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+  const __m512i rounded = _mm512_mask_add_epi32(below, odd, bits, _mm512_set1_epi32(0x8000));
+  return (Reg<uint32_t>)rounded & 0xffff0000u;
+}
+inline Reg<uint32_t> bf16_bits(Reg<float> a) {
+  return plain_bf16_bits(_mm512_fixupimm_ps(a, a, _mm512_set1_epi32(0x33), 0));  // NaN becomes the processor's own
+}
+#else
 inline Reg<uint32_t> bf16_bits(Reg<float> a) {
   const auto bits = (Reg<uint32_t>)a;
   const auto rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-#if defined(CPU_CAPABILITY_AVX512)
-  const auto nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
-  return (Reg<uint32_t>)_mm512_mask_mov_epi32((__m512i)rounded, nan, _mm512_set1_epi32(0x7fc00000));
-#else
   const auto nan = (Reg<uint32_t>)(a != a);
   return (rounded & ~nan) | (0x7fc00000u & nan);
-#endif
 }
+inline Reg<uint32_t> plain_bf16_bits(Reg<float> a) {
+  const auto bits = (Reg<uint32_t>)a;
+  return (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+}
+#endif
 
 #if defined(CPU_CAPABILITY_AVX512)
-// The nearest bf16 of each lane, packed. The instruction takes denormals for zero, so they go the long way.
+// Where the 16-bit words of a register go to, or come from, when bf16 are the high halves of floats.
+alignas(64) inline constexpr uint16_t kHalfOfWord[32] = {0,  0,  1,  1,  2,  2,  3,  3,  4,  4,  5,
+                                                         5,  6,  6,  7,  7,  8,  8,  9,  9,  10, 10,
+                                                         11, 11, 12, 12, 13, 13, 14, 14, 15, 15};
+alignas(64) inline constexpr uint16_t kHighWords[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                        23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                        45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+
+inline Reg<float> of_bf16_bits(__m256i a) {
+  const __m512i places = _mm512_load_si512(kHalfOfWord);
+  return (Reg<float>)_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, places, _mm512_castsi256_si512(a));
+}
+
+// The high halves of 32 lanes.
+inline __m512i high_words(__m512i lo, __m512i hi) {
+  return _mm512_permutex2var_epi16(lo, _mm512_load_si512(kHighWords), hi);
+}
+
+// The nearest bf16 of each lane, packed. The instructions take denormals for zero, so they go the long way.
 inline __m256i narrow_bf16(Reg<float> a) {
 #if defined(__AVX512BF16__)
   if (__builtin_expect(_mm512_fpclass_ps_mask(a, 0x20) == 0, 1)) return (__m256i)_mm512_cvtneps_pbh(a);
 #endif
   return _mm512_cvtepi32_epi16((__m512i)(bf16_bits(a) >> 16));
 }
+inline __m512i narrow_bf16(Reg<float> lo, Reg<float> hi) {
+#if defined(__AVX512BF16__)
+  const bool normal = _kortestz_mask16_u8(_mm512_fpclass_ps_mask(lo, 0x20), _mm512_fpclass_ps_mask(hi, 0x20));
+  if (__builtin_expect(normal, 1)) return (__m512i)_mm512_cvtne2ps_pbh(hi, lo);
+#endif
+  return high_words((__m512i)bf16_bits(lo), (__m512i)bf16_bits(hi));
+}
 #endif
 
 template <int U>
 inline Vec<float, U> round_bf16(const Vec<float, U>& a) {
   return map([](Reg<float> x) { return (Reg<float>)bf16_bits(x); }, a);
+}
+template <int U>
+inline Vec<float, U> round_plain_bf16(const Vec<float, U>& a) {
+  return map([](Reg<float> x) { return (Reg<float>)plain_bf16_bits(x); }, a);
 }
 
 #if defined(CPU_CAPABILITY_AVX512)

@@ -86,6 +86,15 @@ inline Reg<float> exp_reg(Reg<float> x) {
   return scale_reg(power, in.n);
 }
 
+// 1 / (1 + exp(-x)) with one step of Newton's method: the instruction of division takes as long as all the rest.
+inline Reg<float> sigmoid_reg(Reg<float> x) {
+  const Reg<float> divisor = exp_reg(-x) + 1.0f;
+  const Reg<float> near = _mm512_rcp14_ps(divisor);
+  // Infinity times 0 is NaN, of which the minimum makes 1: the result stays 0.
+  const Reg<float> error = raw_min(fma_reg(-divisor, near, splat_reg(1.0f)), splat_reg(1.0f));
+  return fma_reg(error, near, near);
+}
+
 // 2^n ((1 - 2^-n) + (exp(r) - 1)), which does not cancel for small x.
 inline Reg<float> expm1_reg(Reg<float> x) {
   const Reduced in = reduce_reg(raw_max(splat_reg(-18.0f), x));  // the result is -1 from there on

@@ -79,6 +79,102 @@ inline value_t<T, U> gather(
   return select(wanted, gather_masked<T, Lanes>(p, at, wanted), fill);
 }
 
+// -- short strides ----------------------------------------------------------------------------------------------------
+// One unit of elements that lie 2, 3 or 4 apart, from whole registers of neighbours; nothing beyond the last is read.
+#if defined(CPU_CAPABILITY_AVX512)
+template <class T>
+inline constexpr bool kHasShortStrides = sizeof(T) == 4 || sizeof(T) == 2;
+
+// Where lane i finds its element, in registers of N elements of which the last one ends with the last element.
+template <class Word, int N, int Stride, int Registers>
+struct StridedPlaces {
+  alignas(64) Word place[N];
+  static constexpr int last = 15 * Stride + 1 - N;  // where the last register starts
+  constexpr StridedPlaces(int first_lane, int first_register) : place() {
+    for (int i = 0; i < N; ++i) {
+      const int lane = N == 16 ? i : i / 2;
+      int at = lane * Stride - first_register * N;
+      if (lane * Stride >= (Registers - 1) * N) at = lane * Stride - last + (Registers - 1 - first_register) * N;
+      place[i] = static_cast<Word>(lane < first_lane ? i : at);
+    }
+  }
+};
+
+template <int Stride>
+inline Reg<float> load_strided_words(const float* p) {
+  static_assert(Stride >= 2 && Stride <= 4);
+  static constexpr StridedPlaces<int32_t, 16, Stride, Stride> head(0, 0);
+  const __m512 second = _mm512_loadu_ps(p + (Stride == 2 ? head.last : 16));
+  const auto pick = [](__m512 a, const auto& places, __m512 b) ICPU_INLINE {
+    return _mm512_permutex2var_ps(a, _mm512_load_si512(places.place), b);
+  };
+  const __m512 low = pick(_mm512_loadu_ps(p), head, second);
+  if constexpr (Stride == 2) {
+    return low;
+  } else if constexpr (Stride == 3) {  // lanes 0 to 10 are there
+    static constexpr StridedPlaces<int32_t, 16, Stride, Stride> rest(11, 1);
+    return pick(low, rest, _mm512_loadu_ps(p + head.last));
+  } else {
+    static constexpr StridedPlaces<int32_t, 16, Stride, Stride> rest(8, 2);
+    const __m512 high = pick(_mm512_loadu_ps(p + 32), rest, _mm512_loadu_ps(p + head.last));
+    return _mm512_mask_mov_ps(low, 0xff00, high);
+  }
+}
+
+// The elements as the high halves of 32-bit lanes, with zeros below.
+template <int Stride>
+inline __m512i load_strided_halves(const void* p) {
+  const auto* words = static_cast<const uint16_t*>(p);
+  if constexpr (Stride == 2) {
+    return _mm512_slli_epi32(_mm512_maskz_loadu_epi16(0x55555555u, words), 16);
+  } else {
+    static constexpr StridedPlaces<uint16_t, 32, Stride, 2> places(0, 0);
+    return _mm512_maskz_permutex2var_epi16(
+        0xaaaaaaaau, _mm512_loadu_si512(words), _mm512_load_si512(places.place), _mm512_loadu_si512(words + places.last));
+  }
+}
+
+template <int Stride, class T>
+inline value_t<T> load_strided_unit(const T* p) {
+  if constexpr (sizeof(T) == 4) {
+    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const float*>(p)))}};
+  } else {
+    const auto high = load_strided_halves<Stride>(p);
+    if constexpr (std::is_same_v<T, bf16>) {
+      return {{(Reg<float>)high}};
+    } else if constexpr (std::is_same_v<T, f16>) {
+      return {{of_f16_bits(_mm512_cvtepi32_epi16(_mm512_srli_epi32(high, 16)))}};
+    } else {
+      return {{(Reg<int32_t>)_mm512_srai_epi32(high, 16)}};
+    }
+  }
+}
+#else
+template <class T>
+inline constexpr bool kHasShortStrides = false;
+#endif
+
+template <int Stride, class T, class Lanes, int U = Lanes::units>
+inline value_t<T, U> load_strided(const T* p, const Lanes& lanes) {
+  if constexpr (kHasShortStrides<T> && Lanes::full) {
+    value_t<T, U> result;
+#pragma GCC unroll 8
+    for (int u = 0; u < U; ++u) put_unit(result, u, load_strided_unit<Stride>(p + u * kLanes * Stride));
+    return result;
+  } else {
+    return gather(p, lanes.iota(0, Stride), lanes);
+  }
+}
+// Masks of windows leave out lanes at borders only.
+template <int Stride, class T, class Lanes, int U = Lanes::units>
+inline value_t<T, U> load_strided(
+    const T* p, const Lanes& lanes, const Mask<U>& mask, const value_t<T, U>& fill) {
+  if constexpr (kHasShortStrides<T> && Lanes::full) {
+    if (!any(!mask)) return load_strided<Stride>(p, lanes);
+  }
+  return gather(p, lanes.iota(0, Stride), lanes, mask, fill);
+}
+
 // step(place, value) for one lane after the other.
 template <class T, int U, class Step>
 inline void each_lane(

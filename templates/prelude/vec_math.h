@@ -166,6 +166,9 @@ inline Vec<T, U> rsqrt(const Vec<T, U>& a) {
 
 template <Float T, int U>
 inline Vec<T, U> sigmoid(const Vec<T, U>& a) {
+#if defined(CPU_CAPABILITY_AVX512)
+  if constexpr (sizeof(T) == 4) return map([](Reg<float> x) { return sigmoid_reg(x); }, a);
+#endif
   return reciprocal(splat<U>(T(1)) + exp(-a));
 }
 

@@ -81,6 +81,9 @@ inline void store_unit(f16* p, __mmask16 m, const Vec<float>& v) { _mm256_mask_s
 // With all lanes: the compiler turns a mask of ones into the plain instruction.
 template <class T>
 inline void load_unit(const T* p, value_t<T>& v) { load_unit(p, static_cast<__mmask16>(0xffff), v); }
+inline void load_unit(const bf16* p, Vec<float>& v) {
+  v.r[0] = of_bf16_bits(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
 template <class T>
 inline void store_unit(T* p, const value_t<T>& v) { store_unit(p, static_cast<__mmask16>(0xffff), v); }
 #else
@@ -209,6 +212,13 @@ inline value_t<T, Lanes::units> load(const T* p, const Lanes& lanes) {
 
 template <class T, class Lanes>
 inline void store(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes) {
+#if defined(CPU_CAPABILITY_AVX512)
+  if constexpr (std::is_same_v<T, bf16> && Lanes::units % 2 == 0) {
+#pragma GCC unroll 8
+    for (int u = 0; u < Lanes::units; u += 2) _mm512_storeu_si512(p + u * kLanes, narrow_bf16(v.r[u], v.r[u + 1]));
+    return;
+  }
+#endif
 #pragma GCC unroll 8
   for (int u = 0; u < Lanes::units; ++u) {
     if constexpr (Lanes::full) {
@@ -217,6 +227,26 @@ inline void store(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes) {
       store_unit(p, lanes.bits, unit_of(v, u));
     }
   }
+}
+
+// The same for lanes that hold nothing but values of T, where T is a low-precision type.
+template <class T, class Lanes>
+inline void store_rounded(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes) {
+#if defined(CPU_CAPABILITY_AVX512)
+  if constexpr (std::is_same_v<T, bf16> && Lanes::full) {
+#pragma GCC unroll 8
+    for (int u = 0; u + 1 < Lanes::units; u += 2) {
+      _mm512_storeu_si512(p + u * kLanes, high_words((__m512i)v.r[u], (__m512i)v.r[u + 1]));
+    }
+    if constexpr (Lanes::units % 2) {
+      constexpr int last = Lanes::units - 1;
+      const __m512i words = _mm512_srli_epi32((__m512i)v.r[last], 16);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + last * kLanes), _mm512_cvtepi32_epi16(words));
+    }
+    return;
+  }
+#endif
+  store(p, v, lanes);
 }
 
 template <class T, class Lanes, class V = value_t<T, Lanes::units>>
@@ -237,6 +267,20 @@ inline void store(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes, c
   const auto wanted = mask & lanes.mask();
 #pragma GCC unroll 8
   for (int u = 0; u < Lanes::units; ++u) store_unit(p + u * kLanes, wanted.m[u], unit_of(v, u));
+}
+
+// The same elements, whatever they are: nothing is widened on the way.
+template <class T, class Lanes>
+inline void copy(T* to, const T* from, const Lanes& lanes) {
+  if constexpr (Lanes::full) {
+    constexpr int bytes = Lanes::units * kLanes * int(sizeof(T)), piece = bytes < kRegBytes ? bytes : kRegBytes;
+    typedef char Piece __attribute__((vector_size(piece)));
+    Piece pieces[bytes / piece];
+    std::memcpy(pieces, from, sizeof(pieces));
+    std::memcpy(to, pieces, sizeof(pieces));
+  } else {
+    store(to, load(from, lanes), lanes);
+  }
 }
 
 // Asks for the cache lines of a vector at an index: to read it soon, or in a while, or to write it soon. The index may lie

@@ -181,6 +181,15 @@ template <Float T, int U>
 inline Vec<T, U> maximum(const Vec<T, U>& a, const Vec<T, U>& b) {
   return select(isnan(a), a, map([](Reg<T> x, Reg<T> y) { return raw_max(x, y); }, a, b));
 }
+// The same for a bound that is no NaN.
+template <Float T, int U>
+inline Vec<T, U> at_most(const Vec<T, U>& a, const Vec<T, U>& bound) {
+  return map([](Reg<T> x, Reg<T> y) { return raw_min(y, x); }, a, bound);
+}
+template <Float T, int U>
+inline Vec<T, U> at_least(const Vec<T, U>& a, const Vec<T, U>& bound) {
+  return map([](Reg<T> x, Reg<T> y) { return raw_max(y, x); }, a, bound);
+}
 // Of zeros of both signs the first, as the C library's functions: they too give their second argument when equal.
 template <Float T, int U>
 inline Vec<T, U> fmin(const Vec<T, U>& a, const Vec<T, U>& b) {

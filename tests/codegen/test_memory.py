@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+from collections.abc import Iterator
 from functools import cache, partial
 
 import pytest
@@ -11,7 +14,7 @@ from inductor_cpu.ir.index import Expr, Func, loop_var, of, size_symbol, value_s
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import LOOP_DTYPES
 
-from .build import BOOL, F32, F64, I32, I64, Build
+from .build import BOOL, F32, F64, I32, I64, U8, Build
 from .harness import Library, available
 
 DTYPES = sorted(LOOP_DTYPES, key=str)
@@ -36,6 +39,7 @@ def kernels(isa: str) -> dict[str, Kernel]:
     for dtype in DTYPES:
         found |= {name(kind, dtype): build(isa, dtype) for kind, build in BY_DTYPE.items()}
         found[name("cast", dtype)] = cast(isa, dtype)
+        found[name("short_strides", dtype)] = short_strides(isa, dtype)
     return found | {kind: build(isa) for kind, build in SINGLE.items()}
 
 
@@ -74,6 +78,14 @@ def strided_load(isa: str, dtype: torch.dtype) -> Kernel:
 def strided_store(isa: str, dtype: torch.dtype) -> Kernel:
     b = Build()
     b.store("Y", of(I) * 2, b.load("X", of(I), dtype), "strided")
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def short_strides(isa: str, dtype: torch.dtype) -> Kernel:
+    """Y2, Y3, Y4 [i] = X[2 i], X[3 i], X[4 i]."""
+    b = Build()
+    for stride in (2, 3, 4):
+        b.store(f"Y{stride}", of(I), b.load(f"X{stride}", of(I) * stride, dtype, "strided"))
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
 
@@ -324,6 +336,34 @@ def test_access(library: Library, isa: str, dtype: torch.dtype, kind: str) -> No
         got = output(dtype, 2 * n + 40)
         run(library, isa, name(kind, dtype), *ins, got, n=n)
         torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def last_page() -> Iterator[torch.Tensor]:
+    """A page of bytes; whoever reads beyond it ends the process."""
+    size = mmap.PAGESIZE
+    pages = mmap.mmap(-1, 2 * size)
+    page = torch.frombuffer(pages, dtype=U8)
+    address, protect = page.data_ptr() + size, ctypes.CDLL(None).mprotect
+    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    assert protect(address, size, 0) == 0
+    yield page[:size]
+    assert protect(address, size, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_short_strides_read_nothing_beyond_the_last_element(
+    library: Library, isa: str, dtype: torch.dtype, last_page: torch.Tensor
+) -> None:
+    page = last_page.view(dtype)
+    page.copy_(values(dtype, len(page)))
+    for n in (16, 35, 48):
+        inputs = {stride: page[len(page) - (n - 1) * stride - 1 :] for stride in (2, 3, 4)}
+        results = {stride: torch.empty(n, dtype=dtype) for stride in inputs}
+        buffers = [buffer for stride in inputs for buffer in (inputs[stride], results[stride])]
+        run(library, isa, name("short_strides", dtype), *buffers, n=n)
+        for stride, y in results.items():
+            assert torch.equal(y, inputs[stride][::stride])
 
 
 def test_masked_load_does_not_touch_memory_of_false_lanes(library: Library, isa: str) -> None:

@@ -85,7 +85,7 @@ def test_all_channels_are_read_in_one_pass() -> None:
     assert vertical_units(from_models("batch_norm_training_nhwc")) == 6
 
 
-@pytest.mark.parametrize(("name", "units"), [("softmax_columns", 4), ("adaptive_pool", 1)])
+@pytest.mark.parametrize(("name", "units"), [("softmax_columns", 4), ("adaptive_pool_uneven", 1)])
 def test_several_units_read_whole_lines_but_gain_nothing_for_gathers(name: str, units: int) -> None:
     assert vertical_units(from_models(name)) == units
 

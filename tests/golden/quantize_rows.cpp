@@ -1,7 +1,7 @@
 // Loops: i0 < 8, the first 1 shared among threads.
 // Inner loops: r0 < 40, in 2 phases.
 // Vectors: 16 lanes (avx512) along r0, lanes of one result.
-extern "C" int64_t icpu_35222e4169723410cec14bd3(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_64cbd0649a80cbb25535a0d2(void* const* buffers, const int64_t* sizes) {
   float* const p0 = static_cast<float*>(buffers[0]);
   int8_t* const p1 = static_cast<int8_t*>(buffers[1]);
   const float* const p2 = static_cast<const float*>(buffers[2]);
@@ -20,8 +20,8 @@ extern "C" int64_t icpu_35222e4169723410cec14bd3(void* const* buffers, const int
         const auto v0 = icpu::load(p2 + i0 * 40 + r0, lanes);
         const auto v5 = v0 / lanes.vec(v4);
         const auto v6 = icpu::rint(v5);
-        const auto v8 = icpu::maximum(lanes.vec(-128.0f), v6);
-        const auto v9 = icpu::minimum(lanes.vec(127.0f), v8);
+        const auto v8 = icpu::at_least(v6, lanes.vec(-128.0f));
+        const auto v9 = icpu::at_most(v8, lanes.vec(127.0f));
         const auto v10 = icpu::wrap<int8_t>(icpu::convert<int32_t>(v9));
         icpu::store(p1 + i0 * 40 + r0, v10, lanes);
       });

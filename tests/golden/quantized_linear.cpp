@@ -1,7 +1,7 @@
 #include "../gemm/vnni_avx512.h"
 // Loops: i0 < block_height, i1 < block_width.
 // Vectors: 16 lanes (avx512) along i1, pointwise.
-extern "C" int64_t icpu_7a5725ef89cf700e282256ec(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_dcc7c2c361593fac839d19df(void* const* buffers, const int64_t* sizes) {
   uint8_t* const p0 = static_cast<uint8_t*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   const uint8_t* const p2 = static_cast<const uint8_t*>(buffers[2]);
@@ -22,8 +22,8 @@ extern "C" int64_t icpu_7a5725ef89cf700e282256ec(void* const* buffers, const int
         const auto v6 = v4 * lanes.vec(2e+01f);
         const auto v7 = icpu::rint(v6);
         const auto v9 = v7 + lanes.vec(3.0f);
-        const auto v12 = icpu::maximum(lanes.vec(0.0f), v9);
-        const auto v13 = icpu::minimum(lanes.vec(255.0f), v12);
+        const auto v12 = icpu::at_least(v9, lanes.vec(0.0f));
+        const auto v13 = icpu::at_most(v12, lanes.vec(255.0f));
         const auto v14 = icpu::wrap<uint8_t>(icpu::convert<int32_t>(v13));
         icpu::store(p0 + panel * 48 + row * 40 + i0 * 40 + i1, v14, lanes);
       });

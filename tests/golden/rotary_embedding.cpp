@@ -1,6 +1,6 @@
 // Loops: i0 < 2, i1 < 9, i2 < 32, the first 3 shared among threads.
 // Vectors: 16 lanes (avx512) along i2, pointwise.
-extern "C" int64_t icpu_7e9b4ab9b7b955521f16a2b9(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_816558dccf801181ff81f936(void* const* buffers, const int64_t* sizes) {
   float* const p0 = static_cast<float*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   const float* const p2 = static_cast<const float*>(buffers[2]);
@@ -10,18 +10,29 @@ extern "C" int64_t icpu_7e9b4ab9b7b955521f16a2b9(void* const* buffers, const int
   icpu::parallel_for_rows(rows, 32, icpu::kLanes, threads, [&](const int64_t row, const int64_t begin, const int64_t end) {
     const int64_t i0 = row / (9);
     const int64_t i1 = row % 9;
-    icpu::for_vectors<1, icpu::Ends::kWhole>(begin, end, [&](const int64_t i2, const auto lanes, const int) ICPU_INLINE {
+    icpu::for_vectors<1, icpu::Ends::kWhole>(begin, std::min<int64_t>(end, 16), [&](const int64_t i2, const auto lanes, const int) ICPU_INLINE {
       const auto v0 = icpu::load(p1 + i0 * 288 + i1 * 32 + i2, lanes);
       const auto v1 = icpu::load(p2 + i1 * 32 + i2, lanes);
       const auto v2 = v0 * v1;
-      const auto v3 = lanes.iota(i2, 1);
-      const auto v5 = v3 < lanes.vec(int64_t(16));
-      const auto v6 = icpu::load(p1 + 16 + i0 * 288 + i1 * 32 + i2, lanes, v5, lanes.vec(0.0f));
+      const auto v6 = true ? icpu::load(p1 + 16 + i0 * 288 + i1 * 32 + i2, lanes) : lanes.vec(0.0f);
       const auto v7 = -v6;
-      const auto v9 = icpu::select(v5, v7, lanes.vec(0.0f));
-      const auto v10 = v3 >= lanes.vec(int64_t(16));
-      const auto v11 = icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes, v10, lanes.vec(0.0f));
-      const auto v12 = icpu::select(v5, v9, v11);
+      const auto v9 = true ? v7 : lanes.vec(0.0f);
+      const auto v11 = false ? icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes) : lanes.vec(0.0f);
+      const auto v12 = true ? v9 : v11;
+      const auto v13 = icpu::load(p3 + i1 * 32 + i2, lanes);
+      const auto v14 = v12 * v13;
+      const auto v15 = v2 + v14;
+      icpu::store(p0 + i0 * 288 + i1 * 32 + i2, v15, lanes);
+    });
+    icpu::for_vectors<1, icpu::Ends::kWhole>(std::max<int64_t>(begin, 16), end, [&](const int64_t i2, const auto lanes, const int) ICPU_INLINE {
+      const auto v0 = icpu::load(p1 + i0 * 288 + i1 * 32 + i2, lanes);
+      const auto v1 = icpu::load(p2 + i1 * 32 + i2, lanes);
+      const auto v2 = v0 * v1;
+      const auto v6 = false ? icpu::load(p1 + 16 + i0 * 288 + i1 * 32 + i2, lanes) : lanes.vec(0.0f);
+      const auto v7 = -v6;
+      const auto v9 = false ? v7 : lanes.vec(0.0f);
+      const auto v11 = true ? icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes) : lanes.vec(0.0f);
+      const auto v12 = false ? v9 : v11;
       const auto v13 = icpu::load(p3 + i1 * 32 + i2, lanes);
       const auto v14 = v12 * v13;
       const auto v15 = v2 + v14;

@@ -1,7 +1,7 @@
 // Loops: i0 < n0, the first 1 shared among threads.
 // Inner loops: r0 < 77, in 3 phases.
 // Vectors: 16 lanes (avx512) along r0, lanes of one result.
-extern "C" int64_t icpu_f3e7f4d7b6e5817ebb15fa5a(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_4c6118386e5e564fd1ff2a73(void* const* buffers, const int64_t* sizes) {
   const float* const p0 = static_cast<const float*>(buffers[0]);
   float* const p1 = static_cast<float*>(buffers[1]);
   const int64_t n0 = sizes[0];
@@ -21,12 +21,12 @@ extern "C" int64_t icpu_f3e7f4d7b6e5817ebb15fa5a(void* const* buffers, const int
         const auto v0 = icpu::load(p0 + i0 * 77 + r0, lanes);
         const auto v2 = v0 - lanes.vec(v1);
         const auto v3 = icpu::exp(v2);
-        icpu::store(row3 + r0, v3, icpu::Full<1>{});
+        icpu::store(row3 + r0, v3, icpu::Full<lanes.units>{});
         acc4[part].add(v3, lanes);
       });
       const float v4 = icpu::total(acc4);
       icpu::for_vectors<1>(0, 77, [&](const int64_t r0, const auto lanes, const int) ICPU_INLINE {
-        const auto v3 = icpu::load(row3 + r0, icpu::Full<1>{});
+        const auto v3 = icpu::load(row3 + r0, icpu::Full<lanes.units>{});
         const auto v5 = v3 / lanes.vec(v4);
         icpu::fetch_to_write(p1, 512 + i0 * 77 + r0, lanes);
         icpu::store(p1 + i0 * 77 + r0, v5, lanes);

@@ -1,0 +1,74 @@
+"""Loops that are written once for each side of a number that positions are compared with."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.codegen.pieces import pieces_of
+from inductor_cpu.ir.index import loop_var, of, size_symbol
+from inductor_cpu.ir.kernel import Kernel
+
+from .build import BF16, F32, Build
+from .harness import Library, available, target
+
+ISAS = [isa for isa in available() if isa != "scalar"]
+ROWS, COLUMNS = 3, 100
+N = size_symbol("n")
+R, C = loop_var("r", of(N)), loop_var("c", COLUMNS)
+
+
+@cache
+def joined(isa: str, cut: int, dtype: torch.dtype = F32, parallel: int = 0) -> Kernel:
+    """Y[r, c] = A[r, c] for c < cut, else -B[r, c - cut]."""
+    b = Build()
+    place, number = b.index(of(C)), b.const(cut, torch.int64)
+    first, rest = b.op("lt", place, number), b.op("ge", place, number)
+    one = b.load("A", of(R) * cut + of(C), dtype, mask=first)
+    other = b.load("B", of(R) * (COLUMNS - cut) + of(C) - cut, dtype, mask=rest)
+    b.store("Y", of(R) * COLUMNS + of(C), b.op("where", first, one, b.op("neg", other)))
+    return b.kernel(isa, [R, C], vector=C, sizes=[N], parallel=parallel, work=10**6)
+
+
+CUTS = [16, 32, 37, 64, 84]
+
+
+@pytest.fixture(scope="module", params=ISAS)
+def isa(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def library(isa: str) -> Library:
+    return Library(isa, [joined(isa, cut, dtype, p) for cut in CUTS for dtype in (F32, BF16) for p in (0, 1, 2)])
+
+
+@pytest.mark.parametrize("parallel", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("cut", CUTS)
+def test_both_sides_of_a_cut_are_right(library: Library, isa: str, cut: int, dtype: torch.dtype, parallel: int) -> None:
+    a, b = torch.randn(ROWS, cut).to(dtype), torch.randn(ROWS, COLUMNS - cut).to(dtype)
+    y = torch.full((ROWS, COLUMNS), 7.0, dtype=dtype)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert library.run(joined(isa, cut, dtype, parallel), a, b, y, sizes=[ROWS]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(y, torch.cat([a, -b], 1))
+
+
+def test_a_loop_is_cut_where_an_answer_changes() -> None:
+    pieces = pieces_of(Facts(joined("avx512", 37)))
+    assert [(piece.begin, piece.end) for piece in pieces] == [(0, 37), (37, 100)]
+    text = generate(joined("avx512", 37), target("avx512")).code if "avx512" in ISAS else "true ?"
+    assert "icpu::select" not in text
+
+
+@pytest.mark.parametrize("cut", [1, 15, 90, 100])
+def test_a_piece_shorter_than_a_vector_is_not_cut_off(cut: int) -> None:
+    assert pieces_of(Facts(joined("avx512", cut))) == ()

@@ -1,0 +1,140 @@
+"""Where bf16 and f16 values are rounded: bit for bit as eager rounds them, NaN as any NaN."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.codegen.rounding import KEEPS_NAN_PLAIN
+from inductor_cpu.ir.index import loop_var, of, size_symbol
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.ops import OPS
+
+from .build import BF16, BOOL, F16, F32, Build
+from .harness import Library, available
+
+ISAS = available()
+N = size_symbol("n")
+I = loop_var("i", of(N))
+VECTORS = [isa for isa in ISAS if isa != "scalar"]
+
+
+def floats() -> torch.Tensor:
+    """Random bits, ties of both kinds, denormals, NaN with every kind of payload, around all exponents."""
+    generator = torch.Generator().manual_seed(0)
+    high = torch.randint(-(2**15), 2**15, (40000,), generator=generator, dtype=torch.int32) * 65536
+    low = torch.tensor([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], dtype=torch.int32)
+    bits = high + low.repeat(len(high) // len(low) + 1)[: len(high)]
+    special = [0, 1, 0x7FFF, 0x8000, 0x8001, 0x7FFFFF, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFF8000]
+    special += [0x7FFFFFFF, 0x007FFFFF, 0x00008000, 0x00018000, 0x7F7F8000, 0x7F7F7FFF]
+    signed = [*special, *(value - 2**31 for value in special)]
+    return torch.cat([bits, torch.tensor(signed, dtype=torch.int32)]).view(F32)
+
+
+def assert_same_bits(got: torch.Tensor, want: torch.Tensor) -> None:
+    assert torch.equal(got.isnan(), want.isnan())
+    known = ~want.isnan()
+    assert torch.equal(got[known].view(torch.int16), want[known].view(torch.int16))
+
+
+@cache
+def kernel_of(isa: str, dtype: torch.dtype) -> Kernel:
+    """Y = X rounded by the store, Z = X rounded and kept, W = |-X| rounded by the store, V = max(Y, B) of floats."""
+    b = Build()
+    low = b.cast(b.load("X", of(I), F32), dtype)
+    b.store("Y", of(I), b.op("abs", b.op("neg", low)))
+    other = b.cast(b.load("X", of(I), F32), dtype)
+    b.store("Z", of(I), other)
+    b.store("W", of(I), b.cast(other, F32))
+    one = b.cast(b.load("B", of(I), BOOL), dtype)
+    b.store("V", of(I), b.op("maximum", b.load("C", of(I), dtype), one))
+    return b.kernel(isa, [I], vector=I, sizes=[N])
+
+
+@pytest.fixture(scope="module", params=ISAS)
+def isa(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def library(isa: str) -> Library:
+    kernels = [kernel_of(isa, dtype) for dtype in (BF16, F16)]
+    return Library(isa, [*kernels, arithmetic(isa), *([] if isa == "scalar" else [nan_kernel(isa)])])
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize("cut", [0, 5, 20])
+def test_a_value_is_rounded_as_eager_rounds_it(library: Library, isa: str, dtype: torch.dtype, cut: int) -> None:
+    x = floats()[cut:].contiguous()
+    flag = torch.arange(len(x)) % 3 == 0
+    c = floats()[cut:].to(dtype)
+    y, z, v = (torch.empty(len(x), dtype=dtype) for _ in "yzv")
+    w = torch.empty(len(x))
+    assert library.run(kernel_of(isa, dtype), x, y, z, w, flag, c, v, sizes=[len(x)]) == 0
+    want = x.to(dtype)
+    assert_same_bits(y, want.abs())
+    assert_same_bits(z, want)
+    assert_same_bits(w.to(dtype), want)
+    assert torch.equal(w.isnan(), want.isnan())
+    assert torch.equal(w[~want.isnan()], want.float()[~want.isnan()])
+    larger = torch.maximum(c, flag.to(dtype))
+    assert torch.equal(v.isnan(), larger.isnan())
+    assert torch.equal(v[~v.isnan()], larger[~v.isnan()])
+
+
+@cache
+def arithmetic(isa: str) -> Kernel:
+    """Y = relu((A * B + A) * 0.5 - B), each op rounded."""
+    b = Build()
+    first, second = (b.load(name, of(I), BF16) for name in "AB")
+    total = b.op("add", b.op("mul", first, second), first)
+    b.store("Y", of(I), b.op("relu", b.op("sub", b.op("mul", total, b.const(0.5, BF16)), second)))
+    return b.kernel(isa, [I], vector=I, sizes=[N])
+
+
+def test_every_operator_of_a_chain_is_rounded(library: Library, isa: str) -> None:
+    x = floats()
+    a, b = x.to(BF16), x.flip(0).roll(7).to(BF16)
+    y = torch.empty_like(a)
+    assert library.run(arithmetic(isa), a, b, y, sizes=[len(a)]) == 0
+    assert_same_bits(y, torch.relu((a * b + a) * 0.5 - b).abs())  # no -0.0: eager's relu gives either
+
+
+@cache
+def nan_kernel(isa: str) -> Kernel:
+    """Each op that keeps the low half of NaN zero, from bf16 arguments."""
+    b = Build()
+    args = [b.load("X", of(I), BF16), b.load("Y", of(I), BF16)]
+    args = [b.cast(arg, F32) for arg in args]
+    choose = b.load("C", of(I), BOOL)
+    for op in sorted(KEEPS_NAN_PLAIN):
+        b.store(op, of(I), b.op(op, choose, *args) if op == "where" else b.op(op, *args[: OPS[op].arity]))
+    return b.kernel(isa, [I], vector=I, sizes=[N])
+
+
+def test_nan_of_these_ops_have_a_low_half_of_zeros(library: Library, isa: str) -> None:
+    if isa == "scalar":
+        pytest.skip("only vector code makes use of it")
+    values = torch.tensor([0x7FC0, 0x7FFF, 0x7F81, -1, -64, 0x7F80, -128, 0x3F80, -0x4080, 0, -0x8000, 0x0001, 0x7F7F])
+    x = values.to(torch.int16).view(BF16)
+    x, y = (grid.flatten().contiguous() for grid in torch.meshgrid(x, x, indexing="ij"))
+    choose = torch.arange(len(x)) % 2 == 0
+    results = {op: torch.empty(len(x)) for op in sorted(KEEPS_NAN_PLAIN)}
+    assert library.run(nan_kernel(isa), x, y, choose, *results.values(), sizes=[len(x)]) == 0
+    for op, result in results.items():
+        nan = result.isnan()
+        assert nan.any() or op == "sign"  # which gives 0
+        assert not (result[nan].view(torch.int32) & 0xFFFF).any(), op
+
+
+def test_a_value_is_rounded_once_and_a_rounded_one_is_stored_as_it_is() -> None:
+    rounding = Facts(arithmetic("avx512")).rounding
+    functions = [rounding.function(k, vector=True) for k in range(len(rounding.kernel.body))]
+    plain = "icpu::round_plain_bf16"
+    assert functions == [None, None, plain, plain, None, plain, None, None]  # relu's argument waits for the store
+    rounding = Facts(kernel_of("avx512", BF16)).rounding
+    assert [rounding.is_rounded(store.value) for store in rounding.kernel.stores] == [False, True, False, True]
+    assert rounding.function(rounding.kernel.stores[1].value, vector=True) == "icpu::round_bf16"  # any float's NaN
