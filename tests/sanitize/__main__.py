@@ -22,9 +22,13 @@ FOLDER = ROOT / "build" / "sanitize"
 #: Characters of a report that are shown.
 MOST_SHOWN = 8000
 
-#: What runs kernels and the executor.
+#: What runs kernels and the executor: those that tests make, the corpus of models' loop nests, and the part of the
+#: operator sweep that every test run has.
 TESTS = (
     "tests/codegen",
+    "tests/kernels",
+    "tests/bench_suites/test_kernels.py",
+    "tests/sweep",
     "tests/runtime/test_executor.py",
     "tests/runtime/test_externs.py",
     "tests/e2e",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import inductor_cpu
 from tests.e2e.support import compile_counted
 from tests.semantics.support import Tensor, cases, check
 
@@ -201,6 +203,17 @@ def test_reset_and_compile_again() -> None:
         torch._dynamo.reset()
         torch.testing.assert_close(compiled(x), function(x))
         assert len(reports) == 2
+
+
+def test_reload_of_the_package_and_compile_again() -> None:
+    function = lambda x: x * 2 + 1  # noqa: E731
+    x = torch.randn(5)
+    before = torch.compile(function, backend="icpu")
+    torch.testing.assert_close(before(x), function(x))
+    importlib.reload(inductor_cpu)
+    torch.testing.assert_close(before(x), function(x))
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(function, backend="icpu")(x), function(x))
 
 
 # -- symbolic sizes ----------------------------------------------------------------------------------------------------
