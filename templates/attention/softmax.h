@@ -12,7 +12,7 @@ namespace icpu::attention {
 inline constexpr float kLog2E = 1.44269504f;
 
 // 2^x for x up to 0 or a little more. Relative error below 3e-7, or for Terms = 5 below 3e-6: enough where the result
-// is rounded to 8 bits. Exact zeros for -infinity; NaN stays NaN.
+// is rounded to 8 bits. Exact zeros for -infinity and wherever a normal float is too large; NaN stays NaN.
 template <int Terms>
 inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
 #if defined(CPU_CAPABILITY_AVX512)
@@ -31,9 +31,10 @@ inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
         rest, {0.99999994f, 0.69315308f, 0.24015361f, 0.055826318f, 0.0089893397f, 0.0018775767f});
   }
 #if defined(CPU_CAPABILITY_AVX512)
-  return _mm512_scalef_ps(power, x);
+  // Below 2^-126 it is 0: making denormals takes a hundred times as long.
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, splat_reg(-126.0f), _CMP_NLT_UQ), power, x);
 #else
-  // 2^-127 is below all numbers that matter: it becomes 0, as the exponent's bits do.
+  // 2^-127 becomes 0, as the exponent's bits do.
   return power * (Reg<float>)(((Reg<int32_t>)_mm256_cvtps_epi32(whole) + 127) << 23);
 #endif
 }
@@ -51,6 +52,24 @@ inline ICPU_INLINE float total_of(Reg<float> a) {
   const __m128 four = _mm_add_ps(low_half(a), high_half(a));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+#endif
+}
+
+inline ICPU_INLINE float largest_of(Reg<float> a) {
+#if defined(CPU_CAPABILITY_AVX512)
+  return _mm512_reduce_max_ps(a);
+#else
+  const __m128 four = _mm_max_ps(low_half(a), high_half(a));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+#endif
+}
+
+inline ICPU_INLINE bool any_nan(Reg<float> a) {
+#if defined(CPU_CAPABILITY_AVX512)
+  return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0;
+#else
+  return _mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0;
 #endif
 }
 
@@ -100,11 +119,11 @@ struct Softmax {
   // summed before.
   //
   // The base need not be the largest score: weights are floats, or bf16 with the same exponents, so any base does that
-  // leaves them in range. The row's first score usually does. Where a weight would exceed 2^kRange, the largest score of
-  // the block becomes the base.
+  // leaves them in range. The row's first score usually does, or, as a mask may be against that key, the largest of the
+  // first vector. Where a weight would exceed 2^kRange, the largest score of the block becomes the base.
   static ICPU_INLINE float row(const float* scores, int64_t keys, int64_t end, bool first, float unit,
                                Running& running, Element* weights) {
-    if (first) running.base = scores[0];
+    if (first) running.base = masked ? largest_of(or_else(keys, load_reg(scores), -kInf<float>)) : scores[0];
     if (running.base > -kInf<float> && weigh<true>(scores, keys, end, unit, running, weights)) return 1;
     return rebase(scores, keys, end, unit, running, weights);
   }
@@ -167,13 +186,14 @@ struct Softmax {
 
   // Of the first `keys` scores; NaN if one is.
   static float largest(const float* scores, int64_t keys) {
-    float found = -kInf<float>;
-    for (int64_t key = 0; key < keys; ++key) {
-      const float score = scores[key / Micro::kColumns * kPanel + key % Micro::kColumns];
-      if (!(score <= found)) found = score;
-      if (score != score) break;
+    Reg<float> most = splat_reg(-kInf<float>);
+    for (int64_t key = 0; key < keys; key += kLanes) {
+      const float* const from = scores + key / Micro::kColumns * kPanel + key % Micro::kColumns;
+      const Reg<float> some = or_else(keys - key, load_reg(from), -kInf<float>);
+      if (any_nan(some)) return std::numeric_limits<float>::quiet_NaN();
+      most = raw_max(most, some);
     }
-    return found;
+    return largest_of(most);
   }
 
   // scores * scale + mask for the first `keys` keys of a row.

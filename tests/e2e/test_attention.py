@@ -74,6 +74,17 @@ def test_attention_of_any_kind_is_one_kernel(number: int, dtype: torch.dtype) ->
 
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("against", [-100.0, -1e4, float("-inf")])
+def test_a_mask_against_the_first_keys_leaves_the_others_their_weights(against: float, dtype: torch.dtype) -> None:
+    x, memory = inputs(20, 70, 96, dtype)
+    mask = torch.zeros(20, 70).to(dtype)
+    mask[::2, :40] = against  # more than a vector
+    mask[1::2, 1::3] = against
+    check(torch.compile(attention, backend="icpu"), x, memory, 4, attn_mask=mask)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_one_compile_serves_any_length(dtype: torch.dtype) -> None:
     compiled = torch.compile(attention, backend="icpu")
     for rows, keys in ((8, 8), (9, 30), (197, 33)):
