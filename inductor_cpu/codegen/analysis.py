@@ -20,6 +20,13 @@ STAGE = "codegen"
 LONGEST_PERIOD = 64
 
 
+def size_of(symbol: Sym) -> Expr:
+    """The size of a loop. Raises InternalError for a symbol without one."""
+    if symbol.size is None:
+        raise InternalError(STAGE, f"loop {symbol} has no size")
+    return symbol.size
+
+
 def value_position(symbol: Sym) -> int:
     """The body position that a symbol of kind "value" stands for."""
     return int(symbol.name[1:])

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from inductor_cpu.codegen.analysis import STAGE, Facts, store_operands
+from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, store_operands
 from inductor_cpu.codegen.cxx import NARROW, SCALAR
 from inductor_cpu.codegen.pieces import Piece, pieces_of
-from inductor_cpu.codegen.rows import Rows, size_of
+from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import (
     Choices,
     cascade_needed,
     pointwise_units,
     storing_units,
+    total_work,
     unroll_of,
     vertical_units,
 )
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import ONE, Expr, Sym, const, of, product
-from inductor_cpu.ir.kernel import Kernel, Phase
+from inductor_cpu.ir.index import ONE, Expr, Sym, const, of
+from inductor_cpu.ir.kernel import Phase
 from inductor_cpu.ir.nodes import Reduce, Scan
 
 #: The accumulator of each reduction.
@@ -46,15 +47,6 @@ RUNNING: dict[str, str] = {
     "argmin": "RunningMin",
     "logaddexp": "RunningLogAddExp",
 }
-
-
-def total_work(kernel: Kernel) -> Expr:
-    """Rough cost of the whole kernel, in adds."""
-    work = kernel.work if isinstance(kernel.work, Expr) else const(kernel.work)
-    if not isinstance(kernel.work, Expr):
-        symbolic = [size_of(s) for s in kernel.inner if size_of(s).as_int is None]
-        work = work * product(symbolic)
-    return work * product(size_of(s) for s in kernel.outer)
 
 
 class Loops:
@@ -204,7 +196,9 @@ class Loops:
         return f"({size})" if " " in size else size
 
     @contextmanager
-    def _loop(self, loop: Sym, begin: str, end: str | None, unroll: int = 1, units: int = 1) -> Iterator[None]:
+    def _loop(
+        self, loop: Sym, begin: str, end: str | None, unroll: int = 1, units: int = 1, until: str | None = None
+    ) -> Iterator[None]:
         """One loop: over vectors if it is the vectorized one, else over points."""
         name = self.values.symbol(loop)
         end = self.values.expr(size_of(loop)) if end is None else end
@@ -223,7 +217,9 @@ class Loops:
         function = "for_blocks" if units > 1 else "for_vectors"
         arguments = f"<{max(units, unroll)}{self._ends(loop)}>"
         part = " part" if unroll > 1 else ""
-        head = f"icpu::{function}{arguments}({begin}, {end}, "
+        done = "" if until is None else f"[&] {{ return {until}; }}, "
+        function = function if until is None else f"{function}_until"
+        head = f"icpu::{function}{arguments}({done}{begin}, {end}, "
         head += f"[&](const int64_t {name}, const auto lanes, const int{part}) ICPU_INLINE"
         with self.writer.block(head, "});"):
             yield
@@ -276,7 +272,8 @@ class Loops:
         with ExitStack() as stack:
             for level, loop in enumerate(self.kernel.inner, self.facts.outer_level + 1):
                 steps = (unroll, storing_units(self.facts, phase, needed)) if loop == self.vector else (1, 1)
-                stack.enter_context(self._loop(loop, "0", None, *steps))
+                until = self._decided(phase) if loop == self.vector else None
+                stack.enter_context(self._loop(loop, "0", None, *steps, until))
                 self._inner_values((k for k in needed if self.facts.level[k] == level), number)
             for k in phase.reduces:
                 self._accumulate(k, unroll)
@@ -299,6 +296,13 @@ class Loops:
                 if k in self._rows.kept:
                     self._rows.save(k)
             self._written.add(k)
+
+    def _decided(self, phase: Phase) -> str | None:
+        """When a phase may stop early: when the rest can change none of its results. Errors must still be found."""
+        folds = phase.reduces and all(self._reduce(k).kind in ("any", "all") for k in phase.reduces)
+        if not folds or not self.horizontal or phase.stores or self.values.needs_status:
+            return None
+        return " && ".join(f"icpu::decided(acc{k})" for k in phase.reduces)
 
     def _accumulator(self, position: int) -> tuple[str, str]:
         """(class, element type) of a reduction's accumulator."""

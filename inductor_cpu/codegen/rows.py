@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from inductor_cpu.codegen.analysis import STAGE, Facts
+from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.cxx import LANE, SCALAR
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import vertical_units
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import Expr, Sym, const, of
+from inductor_cpu.ir.index import Sym, const, of
 
 #: Rows of kept values up to this many bytes live on the stack.
 STACK_BYTES = 32 << 10
-
-
-def size_of(symbol: Sym) -> Expr:
-    """The size of a loop. Raises InternalError for a symbol without one."""
-    if symbol.size is None:
-        raise InternalError(STAGE, f"loop {symbol} has no size")
-    return symbol.size
 
 
 class Rows:

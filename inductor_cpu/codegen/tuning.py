@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from inductor_cpu.codegen.analysis import Facts
-from inductor_cpu.ir.index import Expr, Sym, product
-from inductor_cpu.ir.kernel import Phase
+from inductor_cpu.codegen.analysis import Facts, size_of
+from inductor_cpu.ir.index import Expr, Sym, const, product
+from inductor_cpu.ir.kernel import Kernel, Phase
 from inductor_cpu.ir.nodes import Const, Load, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.scatter import is_scatter
@@ -46,6 +46,15 @@ class Choices:
     threads: int | None = None
     grain: int = GRAIN
     tiling: bool = True
+
+
+def total_work(kernel: Kernel) -> Expr:
+    """Rough cost of the whole kernel, in adds."""
+    work = kernel.work if isinstance(kernel.work, Expr) else const(kernel.work)
+    if not isinstance(kernel.work, Expr):
+        symbolic = [size_of(s) for s in kernel.inner if size_of(s).as_int is None]
+        work = work * product(symbolic)
+    return work * product(size_of(s) for s in kernel.outer)
 
 
 def _extent(sizes: list[Expr]) -> int | None:

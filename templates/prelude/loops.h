@@ -29,6 +29,15 @@ inline ICPU_INLINE void for_vectors(int64_t begin, int64_t end, const Step& step
   }
 }
 
+// The same until done() holds, which is asked now and then.
+template <int Unroll = 1, Ends ends = Ends::kTail, class Done, class Step>
+inline ICPU_INLINE void for_vectors_until(const Done& done, int64_t begin, int64_t end, const Step& step) {
+  constexpr int64_t kStretch = 64 * Unroll * kLanes;
+  for (int64_t i = begin; i < end && !done(); i += kStretch) {
+    for_vectors<Unroll, ends>(i, i + kStretch < end ? i + kStretch : end, step);
+  }
+}
+
 // [begin, end) by vectors of U units, then by half as many units, and so on.
 template <int U, Ends ends = Ends::kTail, class Step>
 inline ICPU_INLINE void for_blocks(int64_t begin, int64_t end, const Step& step) {

@@ -115,6 +115,18 @@ struct Accumulator {
   Element across() const { return fold_lanes<Fold>(value); }
 };
 
+// Whether nothing that is added can change the result of an any or an all any more.
+template <class V, class Fold>
+inline bool decided(const Accumulator<V, Fold>& accumulator) {
+  return accumulator.across() != Fold::template identity<bool>();
+}
+template <class V, class Fold, int N>
+inline bool decided(const Accumulator<V, Fold> (&accumulators)[N]) {
+  Accumulator<V, Fold> all;
+  for (const auto& one : accumulators) all.merge(one);
+  return decided(all);
+}
+
 template <class V> using Sum = Accumulator<V, SumFold>;
 template <class V> using Prod = Accumulator<V, ProdFold>;
 template <class V> using Max = Accumulator<V, MaxFold>;

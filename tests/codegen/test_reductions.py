@@ -8,12 +8,14 @@ from functools import cache
 import pytest
 import torch
 
+from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.ir.index import Expr, Sym, as_expr, loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel, Phase
 
 from .build import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, Build
-from .harness import Library, available
+from .harness import Library, available, target
 
+ISAS = available()
 ROWS = 5
 N = size_symbol("n")
 M = size_symbol("m")
@@ -243,6 +245,24 @@ def test_max_and_min_of_special_values(run: Callable[..., int], kind: str, speci
         got = torch.empty_like(want)
         run(f"{key}-{kind}-{F32}", data, got, sizes=sizes)
         check(kind, got, want)
+
+
+@pytest.mark.parametrize("kind", ["any", "all"])
+@pytest.mark.parametrize("place", [None, 0, 4095, 4096, 9000, 20006])
+def test_any_and_all_stop_early_with_the_right_answer(run: Callable[..., int], kind: str, place: int | None) -> None:
+    n = 20007
+    x = torch.full((ROWS, n), kind == "all")
+    if place is not None:
+        x[1, place] = kind == "any"
+    got = torch.empty(ROWS, dtype=BOOL)
+    run(f"h-{kind}-{BOOL}", x, got, sizes=(ROWS, n))
+    assert torch.equal(got, getattr(torch, kind)(x, 1))
+
+
+def test_only_any_and_all_stop_early() -> None:
+    isa = ISAS[-1]
+    texts = [generate(horizontal(isa, kind, BOOL, of(N)), target(isa)).code for kind in ("any", "all", "max")]
+    assert ["icpu::for_vectors_until" in text for text in texts] == [isa != "scalar", isa != "scalar", False]
 
 
 def test_sum_of_a_whole_number_of_vectors(run: Callable[..., int]) -> None:
