@@ -160,7 +160,7 @@ class Expr:
                 rest = list(monomial)
                 rest.remove(symbol)
                 picked.append((tuple(rest), coef))
-        return Expr(tuple(picked))
+        return _from_dict(dict(picked))  # in the order of terms, which without the symbol may be another
 
     def __repr__(self) -> str:
         if not self.terms:
@@ -632,7 +632,7 @@ def expr_coefficient(expr: Expr, atom: Atom) -> Expr | None:
             rest = list(monomial)
             rest.remove(atom)
             picked.append((tuple(rest), coef))
-    return Expr(tuple(picked))
+    return _from_dict(dict(picked))
 
 
 def render(expr: Expr, name: Callable[[Sym], str], call: Callable[[str, list[str]], str]) -> str:

@@ -124,3 +124,16 @@ def test_a_view_whose_sizes_are_quotients_of_sizes_is_still_a_view() -> None:
         part, pairs = compiled(x)
         torch.testing.assert_close((part, pairs), both(x))
         assert part.untyped_storage().data_ptr() == pairs.untyped_storage().data_ptr()
+
+
+@torch.no_grad()
+def test_a_view_of_rows_whose_length_is_a_sum_is_still_a_view() -> None:
+    def both(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x[:, 17::2] + 2
+        return y[:, 1::2], y
+
+    compiled = torch.compile(both, backend="icpu", dynamic=True)
+    x = torch.randn(9, 65)
+    every_second, whole = compiled(x)
+    torch.testing.assert_close((every_second, whole), both(x))
+    assert every_second.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()

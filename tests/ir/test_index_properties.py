@@ -135,6 +135,7 @@ def test_a_coefficient_splits_the_expression(seed: int) -> None:
                 continue
             rest = expr - coefficient * of(symbol)
             assert symbol not in coefficient.symbols | rest.symbols
+            assert coefficient == (coefficient + 1) - 1, "terms are in the order of every expression"
             for at in points(random, 4):
                 assert coefficient.evaluate(at) * at[symbol] + rest.evaluate(at) == expr.evaluate(at)
 
