@@ -60,6 +60,12 @@ def test_low_precision_of_a_tiny_model_is_the_same_as_eager(suite: str, model: s
     check(suite, model, "inference", dtype)
 
 
+def test_a_quantized_model_is_judged_by_the_model_before_quantization() -> None:
+    result = run_job(Job("huggingface", "DistilBertForMaskedLM", ("eager",), dtype="int8", tiny=True, repeat=1))
+    assert result["status"] == "pass"
+    assert 1e-4 < result["eager_error"] < 0.2  # of steps of 8 bits, not of a float
+
+
 def test_the_lists_are_complete() -> None:
     sizes = {name: len(load(name).rows) for name in NAMES}
     assert sizes["torchbench"] >= 60
