@@ -234,6 +234,8 @@ def _chunks(outer: Sequence[int], inner: Sequence[int]) -> Iterator[list[tuple[i
 
 def _run_nest(nest: LoopNest, memory: _Memory, symbols: Mapping[Sym, int]) -> None:
     sizes = [[_size(dim, symbols) for dim in dims] for dims in (nest.dims, nest.reduce_dims)]
+    if 0 in sizes[0]:
+        return  # what does not depend on a loop would be computed all the same, and divide by zero
     for ranges in _chunks(*sizes):
         axes = (*nest.dims, *nest.reduce_dims)
         grid = _Grid(axes, ranges, len(nest.reduce_dims), symbols, nest.body, memory)

@@ -51,6 +51,14 @@ def test_grids_larger_than_a_chunk_give_the_same(monkeypatch: pytest.MonkeyPatch
     assert torch.equal(out, x + y.t())
 
 
+def test_a_nest_over_no_points_divides_by_nothing() -> None:
+    (d0,) = loops(0)
+    body = [load("x", at(ZERO), dtype=I64), load("x", at(ZERO), dtype=I64), Scalar("remainder", (0, 1), I64)]
+    buffers = [buffer("x", (1,), "input", I64), buffer("out", (0,), "output", I64)]
+    (out,) = run(program(buffers, [nest((d0,), body, Store("out", at(d0), 2))]), [torch.zeros(1, dtype=I64)])
+    assert out.shape == (0,)
+
+
 def test_sizes_are_bound_from_inputs() -> None:
     n, m = size_symbol("s0", 2), size_symbol("s1", 2)
     bindings = (SizeBinding(n, "x", 0), SizeBinding(m, "x", 1))
