@@ -20,6 +20,9 @@ from inductor_cpu.ir.ops import OPS
 #: How far ahead an access asks for memory: several times what is on its way at a time.
 AHEAD_BYTES = 2048
 
+#: Loops with gaps between what they touch are stepped over as a whole if that is no more than this.
+NEAR_BYTES = 8 << 10
+
 #: An operand of fewer bytes is taken to be in a cache already.
 STREAM_BYTES = 1 << 20
 
@@ -134,18 +137,20 @@ def _distance(facts: Facts, access: int, units: int) -> int | None:
     address, itemsize, vector = facts.address(access), _itemsize(facts, access), kernel.vector.loop
     assert vector is not None
     run = units * kernel.vector.lanes if _by_results(facts) else _size(vector)
+    gaps = False  # between what the loops inside touch
     for loop in reversed([loop for loop in (*kernel.outer, *kernel.inner) if loop != vector]):
-        if run is None or run * itemsize >= 2 * AHEAD_BYTES:
+        if run is None or run * itemsize >= (NEAR_BYTES if gaps else 2 * AHEAD_BYTES):
             break
         stride = _stride(address, loop)
         if not stride:  # the same elements again, or no telling which
             return None
         steps = max(1, AHEAD_BYTES // (run * itemsize))
-        if stride != run and _long_enough(loop, steps):
+        gaps = gaps or stride != run
+        if gaps and _long_enough(loop, steps):
             return steps * stride
         size = _size(loop)  # all of the loop is near: the next one out decides
         run = None if size is None else run * size
-    return AHEAD_BYTES // itemsize
+    return None if gaps else AHEAD_BYTES // itemsize
 
 
 def _long_enough(loop: Sym, steps: int) -> bool:

@@ -69,6 +69,11 @@ def test_pieces_of_rows_are_asked_for_in_the_order_of_the_loops() -> None:
     assert ahead(from_models("split_heads")) == [Ahead(8 * 3 * 768), Ahead(512)]
 
 
+def test_loops_too_short_for_the_distance_are_stepped_over_as_a_whole() -> None:
+    """The same number of bytes ahead without a look at the gaps would be lines that another kernel writes."""
+    assert ahead(from_models("patch_merging", BF16)) == [Ahead(2 * 56 * 96)] * 2
+
+
 def test_rows_at_indices_from_memory_and_masked_rows_are_not_asked_for() -> None:
     assert len(ahead(from_models("embedding"))) == 1  # the store
 
