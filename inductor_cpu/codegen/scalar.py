@@ -61,6 +61,8 @@ SCALAR: dict[str, Row] = {
     **_std("floor ceil trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh"),
     **_std("asinh acosh atanh erf erfc lgamma isnan isinf"),
     **_icpu("rsqrt erfinv digamma i0 sigmoid signbit"),
+    "gelu": Row(low="icpu::gelu({0})"),
+    "gelu_tanh": Row(low="icpu::gelu_tanh({0})"),
     "round": Row(float="std::nearbyint({0})"),
     "reciprocal": Row(float="{T}(1) / {0}"),
     "logical_not": Row(bool="!{0}"),
@@ -104,6 +106,7 @@ SCALAR: dict[str, Row] = {
 
 #: Ops that need a header besides the prelude.
 HEADERS: dict[str, str] = dict.fromkeys(("erfinv", "digamma", "i0"), "special_math.h")
+HEADERS |= dict.fromkeys(("gelu", "gelu_tanh"), "gelu.h")
 
 #: Ops that divide integers, and so must tell about a zero divisor.
 DIVISIONS: frozenset[str] = frozenset({"fmod", "remainder", "floordiv", "truncdiv"})

@@ -29,6 +29,8 @@ VECTOR: dict[str, Row] = {
     "relu": Row(float="icpu::relu({0})", int="icpu::relu({0})"),
     **_call("floor ceil trunc sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan"),
     **_call("sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid isnan isinf signbit"),
+    "gelu": Row(low="icpu::gelu({0})"),
+    "gelu_tanh": Row(low="icpu::gelu_tanh({0})"),
     "round": Row(float="icpu::rint({0})"),
     "logical_not": Row(bool="!{0}"),
     "bitwise_not": Row(int="~{0}", bool="!{0}"),

@@ -6,6 +6,7 @@ that each op is computed in f32 and rounded once, as eager does. Only a `Const` 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -86,6 +87,8 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "digamma": torch.digamma,
     "i0": torch.i0,
     "sigmoid": torch.sigmoid,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "isnan": torch.isnan,
     "isinf": torch.isinf,
     "signbit": torch.signbit,

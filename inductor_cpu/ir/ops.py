@@ -34,7 +34,7 @@ LOOP_DTYPES: frozenset[torch.dtype] = frozenset(
 @dataclass(frozen=True)
 class OpRow:
     """name; arity; result: "same" (dtype of the last argument) or "bool"; domain: which argument dtypes it takes:
-    "any", "float", "int" (no bool), "number" (no bool), "bool", "bits" (int or bool);
+    "any", "float", "int" (no bool), "number" (no bool), "bool", "bits" (int or bool), "low" (bf16, f16);
     exact: the result needs no rounding when the arguments are low-precision values; cost: rough, in adds."""
 
     name: str
@@ -58,6 +58,7 @@ _TABLE: list[OpRow] = [
     *_rows("exp exp2 expm1 log log2 log10 log1p", 1, "same", "float", cost=20),
     *_rows("sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh", 1, "same", "float", cost=25),
     *_rows("erf erfc erfinv lgamma digamma i0 sigmoid", 1, "same", "float", cost=25),
+    *_rows("gelu gelu_tanh", 1, "same", "low", cost=20),
     *_rows("isnan isinf signbit", 1, "bool", "float"),
     *_rows("logical_not", 1, "bool", "bool"),
     *_rows("bitwise_not", 1, "same", "bits"),
@@ -109,6 +110,8 @@ def accepts(op: str, dtype: torch.dtype) -> bool:
         return dtype in LOOP_DTYPES
     if dtype == torch.bool:
         return domain in ("bool", "bits")
+    if dtype in LOW_PRECISION and domain == "low":
+        return True
     if dtype.is_floating_point:
         return domain in ("float", "number")
     return domain in ("int", "number", "bits")

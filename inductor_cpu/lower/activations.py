@@ -25,6 +25,8 @@ _TANH_CUBIC = 0.044715
 # -- smooth gates ----------------------------------------------------------------------------------------------------
 @formula(aten.gelu.default)
 def gelu(x: Term, approximate: str = "none") -> Term:
+    if (narrow := x.before_widening()) is not None:  # few bits are asked for
+        return narrow.op("gelu_tanh" if approximate == "tanh" else "gelu")
     if approximate == "tanh":
         return 0.5 * x * (1 + (_TANH_SCALE * (x + _TANH_CUBIC * (x * x * x))).op("tanh"))
     return x * 0.5 * (1 + (x * _SQRT_HALF).op("erf"))

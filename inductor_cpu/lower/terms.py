@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from inductor_cpu.ir.nodes import Cast
+from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.body import Body, Number
 
 
@@ -36,6 +38,13 @@ class Term:
     def cast(self, dtype: torch.dtype) -> Term:
         """The value in another dtype."""
         return Term(self.body, self.body.cast(self.value, dtype))
+
+    def before_widening(self) -> Term | None:
+        """The low-precision term that this one was cast from, if so."""
+        instr = self.body.instructions[self.value]
+        if not isinstance(instr, Cast) or self.body.dtype(instr.arg) not in LOW_PRECISION:
+            return None
+        return Term(self.body, instr.arg)
 
     def __add__(self, other: Term | Number) -> Term:
         return self.op("add", other)

@@ -10,7 +10,7 @@ import torch
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 
-from .build import F32, F64, Build
+from .build import BF16, F16, F32, F64, Build
 from .harness import Library, available
 
 FUNCTIONS = {
@@ -88,3 +88,28 @@ def test_function_is_at_its_limit_where_it_is_in_float64(name: str, isa: str) ->
     limit = exact.abs() == 1
     assert limit.sum() > 100_000
     assert torch.equal(results(isa)[name][limit], exact[limit].to(F32))
+
+
+@pytest.mark.parametrize("isa", available())
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_of_low_precision_is_accurate_for_every_value(approximate: str, dtype: torch.dtype, isa: str) -> None:
+    x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
+    b = Build()
+    b.store("y", of(I), b.op("gelu" if approximate == "none" else "gelu_tanh", b.load("X", of(I), dtype)))
+    kernel, got = b.kernel(isa, (I,), vector=None if isa == "scalar" else I, sizes=(N,)), torch.empty_like(x)
+    Library(isa, [kernel]).run(kernel, x, got, sizes=[len(x)])
+    exact = torch.nn.functional.gelu(x.to(F64), approximate=approximate)
+    formula = torch.nn.functional.gelu(x.float(), approximate=approximate).to(dtype)
+    assert torch.equal(got.isnan(), exact.isnan())
+    assert torch.equal(got[x == float("inf")], x[x == float("inf")])
+    info = torch.finfo(dtype)
+    _, exponent = torch.frexp(exact)
+    last_place = torch.ldexp(torch.ones_like(exact), exponent.clamp(min=-125) - 1) * info.eps
+    last_place = last_place.clamp(min=info.smallest_normal * info.eps)
+    error = (got.to(F64) - exact).abs() / last_place
+    assert error[(x >= -2.5) & (x.abs() >= info.smallest_normal) & exact.isfinite()].max() <= 0.51
+    # The formula, in floats, loses its bits where 1 + erf is small, and is 0 below.
+    bound = 0.7 + 4 * (formula.to(F64) - exact).abs() / last_place
+    assert (error <= bound)[(x >= -5) & exact.isfinite()].all()
+    assert (got.to(F64) - exact).abs()[(x < -5) & exact.isfinite()].max() <= 2e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from functools import cache
@@ -26,6 +27,8 @@ N = size_symbol("n")
 I = loop_var("i", of(N))
 
 TORCH = {
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "bitwise_not": torch.bitwise_not,
     "logical_not": torch.logical_not,
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
@@ -164,6 +167,10 @@ def test_op_agrees_with_eager(op: str, dtype: torch.dtype, results: dict[Group, 
         assert not bad.any(), [t[bad][:5].tolist() for t in (*args, got, want)]
         return
     exact = want.double() if dtype == F64 else expected(op, [a.double() for a in args])
+    if op in ("gelu", "gelu_tanh"):  # test_elementary.py has the values below
+        usual = ~(args[0] < -2.5)
+        exact, got, want = exact[usual], got[usual], want[usual]
+        args = [args[0][usual]]
     if op == "lgamma" and dtype in (F32, F64):  # near its roots the error is relative to 1
         exact, got = (torch.where(t.abs() < 1, t.sign() + t, t) for t in (exact, got))
     distance = ulps(got, exact)

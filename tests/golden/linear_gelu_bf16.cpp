@@ -1,7 +1,8 @@
+#include "gelu.h"
 #include "../gemm/amx_bf16.h"
 // Loops: i0 < block_height, i1 < block_width.
 // Vectors: 16 lanes (avx512) along i1, pointwise.
-extern "C" int64_t icpu_382c2b6f08b3130f27815b0f(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_f3efc9e4d2c830316f6e1728(void* const* buffers, const int64_t* sizes) {
   icpu::bf16* const p0 = static_cast<icpu::bf16*>(buffers[0]);
   const icpu::bf16* const p1 = static_cast<const icpu::bf16*>(buffers[1]);
   const icpu::bf16* const p2 = static_cast<const icpu::bf16*>(buffers[2]);
@@ -19,14 +20,8 @@ extern "C" int64_t icpu_382c2b6f08b3130f27815b0f(void* const* buffers, const int
         const auto v2 = v1;
         const auto v3 = v0 + v2;
         const auto v4 = icpu::round_bf16(v3);
-        const auto v5 = v4;
-        const auto v7 = v5 * lanes.vec(0.5f);
-        const auto v9 = v5 * lanes.vec(0.70710677f);
-        const auto v10 = icpu::erf(v9);
-        const auto v12 = lanes.vec(1.0f) + v10;
-        const auto v13 = v7 * v12;
-        const auto v14 = v13;
-        icpu::store(p0 + panel * 32 + row * 40 + i0 * 40 + i1, v14, lanes);
+        const auto v5 = icpu::gelu(v4);
+        icpu::store(p0 + panel * 32 + row * 40 + i0 * 40 + i1, v5, lanes);
       });
     }
   });

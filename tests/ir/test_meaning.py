@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
@@ -11,6 +13,8 @@ from inductor_cpu.ir.ops import INDEX_CHECKS, LOOP_DTYPES, OPS, REDUCTIONS, acce
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.75, 1e-3, 88.0, -90.0, float("inf"), float("-inf"), float("nan")]
 #: Ops whose eager function has another name, or takes the integer arguments differently.
 EAGER = {
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "ipow": torch.pow,
