@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -204,18 +204,21 @@ class _GraphLowering:
         promised = node.meta.get("result_strides", [None] * len(items))
         results = []
         first: dict[View, fx.Node] = {}
+        made: dict[tuple[fx.Node, tuple[Expr, ...]], View] = {}  # a value that is returned twice is one tensor
         for item, strides in zip(items, promised, strict=True):
             value = self.env[item] if isinstance(item, fx.Node) else item
             if isinstance(value, TensorValue):
-                value = self.result(item, value, strides)
+                wanted = stride_exprs(meta_of(item).stride() if strides is None else strides)
+                if (item, wanted) not in made:
+                    made[item, wanted] = self.result(item, value, wanted)
+                value = made[item, wanted]
                 value = replace(value, own=first.setdefault(value, item) is not item)
             results.append(value)
         self.results = tuple(results)
 
-    def result(self, node: fx.Node, value: TensorValue, promised: Sequence[Any] | None) -> View:
+    def result(self, node: fx.Node, value: TensorValue, strides: tuple[Expr, ...]) -> View:
         """A tensor result, with the strides that were promised: by a graph pass that changed layouts, or by the fake
         value."""
-        strides = stride_exprs(meta_of(node).stride() if promised is None else promised)
         view = self.ctx.strided(value)
         # A result is no view of an input that the program updates, unless it is that input.
         if value.buffer in self.ctx.overwrites.values() and node.target is not torch.ops.aten.copy_.default:

@@ -445,3 +445,14 @@ def test_inputs_of_every_layout_are_written_in_place(name: str) -> None:
 def test_hundreds_of_inputs_and_results() -> None:
     function = lambda *xs: [x * 2 for x in xs]  # noqa: E731
     check(function, lambda: tuple(torch.randn(3) for _ in range(128)))
+
+
+def test_result_that_is_copied_into_itself_is_one_tensor() -> None:
+    """The graph ends with views of the copy, there and back, that no strides describe."""
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = (x + 1).transpose(1, 2).flatten(2).reshape(16, 1, 3, -1)
+        z = y.copy_(y)
+        return y, z
+
+    check(function, lambda: (torch.randn(2, 1, 3, 8),))
