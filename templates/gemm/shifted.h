@@ -67,11 +67,12 @@ class ShiftedImages {
     return {rows, columns, steps() * Micro::kStep};
   }
 
-  // As many blocks as leave the packed image in the L2 cache.
+  // As many blocks as leave the packed image in the L2 cache, but so many that at most half of it is packed again for the
+  // next ones: windows with a large dilation, or of long lines, reach far beyond their block.
   Cut cut(int64_t blocks, int64_t height, int64_t) const {
     const int64_t points = kPackedBytes / (remainders() * groups_ * Micro::kStep * int64_t(sizeof(Element)));
-    const int64_t fitting = std::max<int64_t>(1, (points - span()) / height);
-    return {equal_parts(blocks, std::min<int64_t>(fitting, kMostBlocks)), steps() * Micro::kStep};
+    const int64_t fitting = std::min((points - span()) / height, kMostBlocks);
+    return {equal_parts(blocks, std::max({fitting, ceil_div(span(), height), int64_t(1)})), steps() * Micro::kStep};
   }
 
   // Packs what the rows of a piece need.

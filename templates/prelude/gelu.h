@@ -3,7 +3,7 @@
 //
 // With AVX-512 gelu(x) = x * p(x); p, and what takes its place in the approximation with tanh, is a polynomial
 // for each piece of the axis, as in vec_piecewise.h. Relative error below 1e-6 for x above -2.5, below 5e-5 above -4, 5e-4
-// above kLeast: there p is 1e-9, and below, where eager's formula has long been 0, it is 0. NaN and infinities as by the
+// above `least`: there p is 1e-9, and below, where eager's formula has long been 0, it is 0. NaN and infinities as by the
 // formula.
 //
 // The centers of pieces are the multiples of kPiece from -19 to 12 times; number n is in column n modulo 32. The coefficients

@@ -198,6 +198,7 @@ CONVOLUTIONS = {
     "padding beyond the window": (32, 32, (3, 1, 3), (2, 10, 10)),
     "no padding": (32, 32, (2, 1), (2, 12, 12)),
     "other numbers down than across": (32, 48, ((5, 3), (2, 1), (1, 3), (2, 1)), (2, 30, 30)),
+    "windows that reach far": (96, 32, (3, 1, 20, 20), (2, 45, 43)),
     "a stride and a dilation": (64, 32, (4, 3, 2, 2), (2, 19, 22)),
 }
 
