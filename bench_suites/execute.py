@@ -44,6 +44,26 @@ LOG_TAIL = 4000
 
 
 @dataclass(frozen=True)
+class Judge:
+    """What is right: eager's outcome, and the one in double precision, computed when it is first asked for."""
+
+    expected: Outcome
+    exact: Callable[[], Outcome | None]
+    tolerance: float
+
+    def objection(self, actual: Outcome) -> str | None:
+        """Why `actual` is wrong, or None. Most outcomes are as near to eager's as the tolerance asks, and then double
+        precision, which takes two to three calls' time and memory, is not needed."""
+        wrong = difference(self.expected, actual, None, self.tolerance)
+        return None if wrong is None else difference(self.expected, actual, self.exact(), self.tolerance)
+
+    def error(self, actual: Outcome) -> float | None:
+        """The relative distance to the outcome in double precision; None for a model that has none."""
+        exact = self.exact()
+        return None if exact is None else relative_error(actual, exact)
+
+
+@dataclass(frozen=True)
 class Competitor:
     """One backend: what it made of the case, and the module whose weights and gradients it uses."""
 
@@ -66,9 +86,21 @@ class Competitor:
 
     def outcome(self) -> Outcome:
         """A call on fresh inputs with fresh random numbers, and what it gave."""
+        return self.watched_outcome()[0]
+
+    def watched_outcome(self) -> tuple[Outcome, int | None]:
+        """The same, and the peak resident bytes of the call."""
+        args, kwargs = _fresh(self.case)
         seed_everything()
-        output, loss = self.call(*_fresh(self.case))
-        return collect(self.module, output, loss)
+        (output, loss), peak = memory.peak_of(lambda: self.call(args, kwargs))
+        return collect(self.module, output, loss), peak
+
+    def rewind(self) -> None:
+        """Undo what a training step did to the buffers (counters and means of batch norms)."""
+        if self.module is not self.case.module:
+            for buffer, first in zip(self.module.buffers(), self.case.module.buffers(), strict=True):
+                if not torch.equal(buffer, first):
+                    buffer.detach().copy_(first)
 
     def timed(self) -> Callable[[], Any]:
         """A function without arguments that makes one call."""
@@ -98,15 +130,15 @@ def _run(job: Job) -> Result:
         expected = _run_eager(case, job)
     except Exception as error:
         return {**result, "status": "skipped", "error": f"eager fails: {first_line(error)}"}
-    exact = _exact(case, job)
-    tolerance = find(job.suite, job.model)[0].tolerance(job.mode, job.dtype)
-    again = difference(expected, _run_eager(case, job), exact, tolerance)
-    if again is not None:
-        return {**result, "status": "skipped", "error": f"eager itself differs from run to run: {again}"}
-    result["eager_error"] = None if exact is None else relative_error(expected, exact)
+    exact = functools.cache(functools.partial(_exact, case, job))
+    judge = Judge(expected, exact, find(job.suite, job.model)[0].tolerance(job.mode, job.dtype))
+    result["eager_error"] = judge.error(expected) if job.repeat else None
+    eager = _compete(case, job, "eager", judge)
+    if eager[0]["status"] != "pass":
+        return {**result, "status": "skipped", "error": f"eager itself differs from run to run: {eager[0]['error']}"}
     calls: dict[str, Callable[[], Any]] = {}
     for name in job.backends:
-        row, competitor = _compete(case, job, name, expected, exact, tolerance)
+        row, competitor = eager if name == "eager" else _compete(case, job, name, judge)
         result["backends"][name] = row
         if competitor is not None:
             calls[name] = competitor.timed()
@@ -183,10 +215,9 @@ def _settle_statistics(case: Case) -> None:
         norm.eval()
 
 
-def _compete(
-    case: Case, job: Job, name: str, expected: Outcome, exact: Outcome | None, tolerance: float
-) -> tuple[Result, Competitor | None]:
-    """Compile one backend, check it, and give its row and, when it can be timed, the competitor."""
+def _compete(case: Case, job: Job, name: str, judge: Judge) -> tuple[Result, Competitor | None]:
+    """Compile one backend, check its first call and a warm one, and give its row and, when it can be timed, the
+    competitor."""
     row: Result = {"status": "pass", "breaks": {}, "reports": None}
     before = memory.settle()
     breaks = Counter(dynamo_counters["graph_break"])
@@ -196,10 +227,14 @@ def _compete(
         start = time.perf_counter()
         outcome = competitor.outcome()
         row["first_call_s"] = time.perf_counter() - start
-        wrong = difference(expected, outcome, exact, tolerance)
-        row["error_to_fp64"] = None if exact is None else relative_error(outcome, exact)
+        wrong = judge.objection(outcome)
+        row["error_to_fp64"] = judge.error(outcome) if job.repeat else None
         del outcome
-        peak = memory.peak_of(competitor.timed())
+        competitor.rewind()
+        warm, peak = competitor.watched_outcome()
+        if wrong is None and (wrong := judge.objection(warm)) is not None:
+            wrong = f"the second call: {wrong}"
+        del warm
     except Exception as error:
         tail = "".join(traceback.format_exception(error))[-LOG_TAIL:]
         return {**row, "status": "fail", "error": first_line(error), "log": tail}, None
@@ -207,7 +242,8 @@ def _compete(
         row["breaks"] = {_one_line(k): v for k, v in (Counter(dynamo_counters["graph_break"]) - breaks).items()}
         if reports:
             row["reports"] = counters(reports)
-    row["peak_bytes"] = None if peak is None else _bytes_of(case.module) + max(0, peak - before)
+    # Without timing, double precision may have been computed in between.
+    row["peak_bytes"] = None if peak is None or not job.repeat else _bytes_of(case.module) + max(0, peak - before)
     if wrong is not None:
         row.update(status="mismatch", error=wrong)
     return row, competitor

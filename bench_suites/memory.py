@@ -6,9 +6,11 @@ import ctypes
 import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import psutil
+
+_T = TypeVar("_T")
 
 
 def settle() -> int:
@@ -20,13 +22,14 @@ def settle() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def peak_of(function: Callable[[], Any]) -> int | None:
-    """The largest number of resident bytes during a call; None where the system keeps no such mark."""
+def peak_of(function: Callable[[], _T]) -> tuple[_T, int | None]:
+    """What a call gives, and the largest number of resident bytes during it; None where the system keeps no such
+    mark."""
     clear, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
     try:
         clear.write_text("5")
-        function()
-        lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
-        return int(lines[0].split()[1]) * 1024
-    except (OSError, IndexError):
-        return None
+    except OSError:
+        return function(), None
+    result = function()
+    lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+    return result, int(lines[0].split()[1]) * 1024 if lines else None

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="only the selection that takes about ten minutes")
     parser.add_argument("--tiny", action="store_true", help="the same architectures, few narrow layers where possible")
     parser.add_argument("--cold", action="store_true", help="empty kernel caches for every model")
-    parser.add_argument("--repeat", type=int, default=30, help="timed rounds")
+    parser.add_argument("--repeat", type=int, default=30, help="timed rounds; 0: check only")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds until a model is given up")
     parser.add_argument("--memory", type=float, default=16.0, help="GiB that a model may take")
     parser.add_argument("--torchbench-dir", help="a checkout of pytorch/benchmark")

@@ -18,7 +18,8 @@ import psutil
 
 from bench_suites.job import Job
 
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.25
+"""Between two looks at the memory. Each walks over all processes of the machine, next to a model that is timed."""
 LOG_TAIL = 4000
 
 
@@ -62,15 +63,16 @@ def _watch(process: subprocess.Popen[bytes], limits: Limits) -> tuple[tuple[str,
     """Wait for the end or a limit: (status, error) of the limit that was met or None, and the peak resident bytes."""
     peak = 0
     end = time.monotonic() + limits.seconds
-    while process.poll() is None:
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_SECONDS)
+            return None, peak
         resident = _resident(process.pid)
         peak = max(peak, resident)
         if resident > limits.bytes:
             return ("memory", f"took more than {limits.bytes / 2**30:.3g} GiB"), peak
         if time.monotonic() > end:
             return ("timeout", f"no answer in {limits.seconds:g} s"), peak
-        time.sleep(POLL_SECONDS)
-    return None, peak
 
 
 def _resident(pid: int) -> int:

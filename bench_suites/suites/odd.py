@@ -53,6 +53,10 @@ class Grows(nn.Module):
         return x
 
 
+class Stale(Works):
+    """Works in eager mode; its compiled form is wrong from the second call on."""
+
+
 class Raises(Works):
     """Works in eager mode; its compiled form fails when it is called."""
 
@@ -66,6 +70,17 @@ def compile_to_failure(module: nn.Module, compiler: Compile) -> Callable[..., An
     return module if compiler(module) is module else fail
 
 
+def compile_to_one_right_call(module: nn.Module, compiler: Compile) -> Callable[..., Any]:
+    """The module itself where nothing is compiled, else a function that is right at its first call only."""
+    calls: list[int] = []
+
+    def stale(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return torch.sin(x) + len(calls)
+
+    return module if compiler(module) is module else stale
+
+
 class Differs(nn.Module):
     """Gives another number when it is compiled."""
 
@@ -74,8 +89,23 @@ class Differs(nn.Module):
         return x + 2 if torch.compiler.is_compiling() else x + 1
 
 
+class Counts(nn.Module):
+    """Adds the mean of its inputs to a buffer, as a batch norm does in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        self.calls = nn.Buffer(torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """A pointwise function."""
+        self.calls.add_(x.mean())
+        return x * self.weight
+
+
 def _build(kind: type[nn.Module], request: Request) -> Case:
-    compile_it = compile_to_failure if kind is Raises else compile_module
+    special: dict[type[nn.Module], Callable[..., Any]] = {Raises: compile_to_failure, Stale: compile_to_one_right_call}
+    compile_it = special.get(kind, compile_module)
     return Case(kind(), (torch.randn(4, 8),), compile=compile_it)
 
 
@@ -86,12 +116,14 @@ KINDS: dict[str, type[nn.Module]] = {
     "grows": Grows,
     "raises": Raises,
     "differs": Differs,
+    "stale": Stale,
+    "counts": Counts,
     "works_too": Works,
 }
 
 ODD = Suite(
     "odd",
-    tuple(Row(name, functools.partial(_build, kind), modes=("inference",)) for name, kind in KINDS.items()),
+    tuple(Row(name, functools.partial(_build, kind), modes=("inference", "training")) for name, kind in KINDS.items()),
     inference=1e-4,
     training=1e-4,
     low_precision=1e-3,

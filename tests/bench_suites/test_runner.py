@@ -62,6 +62,24 @@ def test_a_backend_that_fails_or_differs_is_no_pass_and_the_others_are_timed() -
     assert wrong["backends"]["icpu"]["error"].startswith("outputs, torch.float32 (4, 8)")
 
 
+def test_a_backend_that_is_wrong_at_its_second_call_is_no_pass() -> None:
+    wrong = run_job(odd("stale", ("eager", "icpu")))
+    assert wrong["backends"]["icpu"]["status"] == "mismatch"
+    assert wrong["backends"]["icpu"]["error"].startswith("the second call: outputs")
+
+
+def test_a_step_that_changes_buffers_is_checked_twice_from_the_same_start() -> None:
+    row = run_job(Job("odd", "counts", ("eager", "icpu"), mode="training", repeat=0))
+    assert row["status"] == "pass", row
+
+
+def test_no_round_checks_without_timing() -> None:
+    row = run_job(Job("odd", "works", ("eager", "icpu"), repeat=0))
+    assert row["status"] == "pass"
+    assert [row["backends"][name]["ms"] for name in ("eager", "icpu")] == [[], []]
+    assert row["eager_error"] is None  # double precision was not needed
+
+
 def test_icpu_gives_counters() -> None:
     row = run_job(odd("works", ("eager", "icpu")))
     assert row["status"] == "pass"
