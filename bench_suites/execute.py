@@ -179,9 +179,10 @@ def seed_everything() -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """`Kind: the first line that says something`, for a table."""
+    """`Kind: the first line that says something`, for a table; with the next one where it ends in a colon."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:400]
+    said = " ".join(lines[:2]) if lines and lines[0].endswith(":") else "".join(lines[:1])
+    return f"{type(error).__name__}: {said}"[:400]
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

@@ -15,7 +15,7 @@ import pytest
 
 from bench_suites import run, supervise
 from bench_suites.__main__ import main, parser
-from bench_suites.execute import run_job
+from bench_suites.execute import first_line, run_job
 from bench_suites.job import Job
 from bench_suites.store import Store
 
@@ -78,6 +78,21 @@ def test_no_round_checks_without_timing() -> None:
     assert row["status"] == "pass"
     assert [row["backends"][name]["ms"] for name in ("eager", "icpu")] == [[], []]
     assert row["eager_error"] is None  # double precision was not needed
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "RuntimeError: "),
+        ("\nsizes differ\nat line 3", "RuntimeError: sizes differ"),
+        (
+            "backend='tvm' raised:\nModuleNotFoundError: no tvm\nmore",
+            "RuntimeError: backend='tvm' raised: ModuleNotFoundError: no tvm",
+        ),
+    ],
+)
+def test_the_line_of_an_error_says_what_went_wrong(text: str, line: str) -> None:
+    assert first_line(RuntimeError(text)) == line
 
 
 def test_icpu_gives_counters() -> None:
