@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from inductor_cpu.codegen.orders import Lanes, Order, constant_masks, order_of
 from inductor_cpu.codegen.rounding import Rounding
 from inductor_cpu.codegen.tiles import Tile, find_tile
 from inductor_cpu.errors import InternalError
@@ -144,11 +145,14 @@ class Facts:
         return tuple(found)
 
     def load_access(self, position: int) -> str:
-        """The access of a load; "uniform" for all loads of scalar code."""
+        """The access of a load, "ordered" if its lanes read neighbours in an order of their own; "uniform" for all
+        loads of scalar code."""
         if self.kernel.vector.loop is None:
             return "uniform"
         if position not in self.access:
             raise InternalError(STAGE, f"{self.kernel.label}: the vector plan has no access for load %{position}")
+        if position in self.orders:
+            return "ordered"
         return self._aligned_access(position) if self.access[position] == "gather" else self.access[position]
 
     def address(self, position: int) -> Expr:
@@ -172,6 +176,18 @@ class Facts:
         block, lane = Sym("block", "loop", None if count is None else count // lanes), loop_var("lane", lanes)
         by_block = expr.substitute({loop: of(block) * lanes + of(lane)})
         return "contiguous" if by_block.coefficient(lane) == 1 else "gather"
+
+    @cached_property
+    def constant_masks(self) -> dict[int, Lanes]:
+        """Masks that are the same in every vector, by position."""
+        return constant_masks(self.kernel)
+
+    @cached_property
+    def orders(self) -> dict[int, Order]:
+        """Loads whose lanes read neighbours in an order that is the same in every vector."""
+        far = {k: i for k, i in enumerate(self.kernel.body) if self.access.get(k) in ("gather", "strided")}
+        found = {k: order_of(self.kernel, i, self.constant_masks) for k, i in far.items() if isinstance(i, Load)}
+        return {k: order for k, order in found.items() if order is not None and k not in self.periods}
 
     @cached_property
     def periods(self) -> dict[int, tuple[Expr, int]]:
@@ -202,8 +218,10 @@ class Facts:
         return plain and all(load.buffer != other.buffer for other in kernel.stores)
 
     def closure(self, roots: Iterable[int], stop: frozenset[int] = frozenset()) -> frozenset[int]:
-        """The roots and every value they are computed from. Values in `stop` are included, their operands are not."""
+        """The roots and every value they are computed from. Values in `stop` are included, their operands are not; nor
+        are those of masks that are written as numbers."""
         found: set[int] = set()
+        stop = stop.union(self.constant_masks)
         pending = list(roots)
         while pending:
             k = pending.pop()

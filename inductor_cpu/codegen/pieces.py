@@ -49,9 +49,15 @@ def pieces_of(facts: Facts) -> tuple[Piece, ...]:
     aligned = all(cut % lanes == 0 for cut in cuts)
     if not cuts or len(lengths) > MOST_PIECES or min(lengths) < lanes:
         return ()
-    if not aligned and any(needs_alignment(facts, access, loop) for access in facts.access):
+    if not aligned and _starts_at_vectors(facts, loop):
         return ()
     return tuple(Piece(a, b, _answered(kernel, turns, a)) for a, b in pairwise(ends))
+
+
+def _starts_at_vectors(facts: Facts, loop: Sym) -> bool:
+    """Whether something rests on vectors that start at multiples of the lanes."""
+    alike = bool(facts.orders or facts.constant_masks)
+    return alike or any(needs_alignment(facts, access, loop) for access in facts.access)
 
 
 def _turn(body: tuple[Instr, ...], position: int, loop: Sym, size: int) -> tuple[int, bool] | None:

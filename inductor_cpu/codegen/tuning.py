@@ -108,7 +108,7 @@ def _itemsize(facts: Facts, access: int) -> int:
     return kernel.body[access if access >= 0 else kernel.stores[-1 - access].value].dtype.itemsize
 
 
-_SIMPLE = ("contiguous", "uniform", "periodic")
+_SIMPLE = ("contiguous", "uniform", "periodic", "ordered")
 
 
 def pointwise_units(facts: Facts) -> int:
@@ -161,6 +161,8 @@ def needs_alignment(facts: Facts, position: int, vector: Sym) -> bool:
     """Whether an access is uniform or contiguous only within a unit: its address changes in steps of the unit."""
     coefficient = facts.address(position).coefficient(vector)
     access = facts.load_access(position)
+    if access == "ordered":
+        return facts.orders[position].step is None
     if access == "uniform":
         return coefficient is None or bool(coefficient.terms)
     return access == "contiguous" and coefficient is None

@@ -106,7 +106,10 @@ class Values:
         vector = self.facts.varying[position]
         if isinstance(instr, Const):
             return
-        if isinstance(instr, Index):
+        if position in self.facts.constant_masks:
+            bits = sum(bit << lane for lane, bit in enumerate(self.facts.constant_masks[position]))
+            text = f"icpu::lane_mask<{bits:#x}>(lanes)"
+        elif isinstance(instr, Index):
             text = self._index(instr.expr, vector=vector)
         elif isinstance(instr, Load):
             self._fetch_ahead(position, instr.buffer, "fetch")
@@ -200,6 +203,8 @@ class Values:
         extra = ""
         if mask_varies and load.mask is not None:
             extra = f", {self.operand(load.mask, vector=True)}, {self._fill(load, vector=True)}"
+        if access == "ordered":
+            return self._ordered_load(position, load)
         if access == "periodic":
             loop, length = self.symbol(self.kernel.vector.loop or _NO_SYMBOL), self.facts.periods[position][1]
             return f"icpu::load(period{position} + {loop} % {length}, lanes)"
@@ -209,6 +214,14 @@ class Values:
         else:
             text = self._far_load(load, extra)
         return text if mask_varies else self._guarded(load, text, vector=True)
+
+    def _ordered_load(self, position: int, load: Load) -> str:
+        """A load whose lanes read neighbours in an order of their own; its mask is in the order."""
+        order = self.facts.orders[position]
+        first = self.address(load.buffer, load.index[0] + order.skipped)
+        places = ", ".join(map(str, order.places))
+        fill = "" if load.mask is None else f", {self._fill(load, vector=True)}"
+        return f"icpu::load_ordered<icpu::Order<{places}>>({first}, {order.step or 0}, lanes{fill})"
 
     def _far_load(self, load: Load, extra: str) -> str:
         """A load whose lanes are no neighbours. extra: its mask and fill, where the mask differs between lanes."""

@@ -15,6 +15,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import SHORT_STRIDES, VectorPlan
+from inductor_cpu.ir.lane_order import constant_lanes, lane_order, within_a_vector
 from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
@@ -47,6 +48,9 @@ SHORT_STRIDE_LANES, SHORT_STRIDE_SIZES = 16, (2, 4)
 
 #: A gather that is a plain load but at borders.
 BENT_COST = 3.0
+
+#: Neighbours in an order that is the same in every vector, and an index whose lanes are.
+ORDERED_COST, CONSTANT_COST = 1.5, 0.2
 
 #: A scan whose lanes are points of one result; with a result a lane it is a fold like any other.
 SCAN_COST = 4.0
@@ -163,6 +167,15 @@ def _access_cost(
     return TILE_COST if kind == "strided" else ACCESS_COST[kind]
 
 
+def _within_reach_cost(load: Load, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym], lanes: int) -> float:
+    """The cost of a load as loads of whole vectors, whose elements are sorted in registers; infinite for others."""
+    if access_kind(load.index[0], loop, body, inner) in ("gather", "strided"):
+        order = lane_order(load.index[0], loop, lanes)
+        if order is not None and within_a_vector(order.steps, lanes):
+            return ORDERED_COST
+    return _short_stride_cost(load, loop, body, inner, lanes)
+
+
 def _short_stride_cost(load: Load, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym], lanes: int) -> float:
     """The cost of a load with a short stride as loads of all elements between; infinite for others."""
     if lanes != SHORT_STRIDE_LANES or load.dtype.itemsize not in SHORT_STRIDE_SIZES:
@@ -201,9 +214,10 @@ def _cost(
     for instruction in body:
         if isinstance(instruction, Load):
             cost = _access_cost(instruction.index[0], instruction.dtype, loop, outer, inner, body)
-            total += min(cost, _short_stride_cost(instruction, loop, body, inner, lanes))
+            total += min(cost, _within_reach_cost(instruction, loop, body, inner, lanes))
         elif isinstance(instruction, Index) and instruction.expr.coefficient(loop) is None:
-            total += ACCESS_COST["gather"]
+            alike = constant_lanes(instruction.expr, loop, lanes) is not None
+            total += CONSTANT_COST if alike else ACCESS_COST["gather"]
         elif isinstance(instruction, Reduce):
             total += 0.3 if loop in inner and size >= 4 * lanes else 0.5 if loop in inner else 0.2
             folds += FOLD_COST * lanes / folded if loop in inner else 0.0

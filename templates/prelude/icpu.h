@@ -14,6 +14,7 @@
 #include "vec_math.h"
 #include "vec_memory.h"
 #include "vec_ops.h"
+#include "vec_order.h"
 #include "vec_tile.h"
 #endif
 

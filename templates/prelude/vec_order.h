@@ -1,0 +1,94 @@
+// Lanes that read neighbours in an order of their own, which is the same in every vector; masks that are the same.
+//
+// Preconditions: vectors start at multiples of kLanes points. Elements that no lane wants are not read.
+#pragma once
+
+#include "vec_gather.h"
+
+namespace icpu {
+
+// The mask with these bits in each unit.
+template <uint32_t Bits, class Lanes>
+inline Mask<Lanes::units> lane_mask(const Lanes&) {
+  Mask<Lanes::units> result;
+  for (int u = 0; u < Lanes::units; ++u) result.m[u] = mask_of_bits(Bits);
+  return result;
+}
+
+// The neighbour that each lane reads: 0 <= place < kLanes, or -1 for a lane that reads nothing.
+template <int... Places>
+struct Order {
+  static_assert(sizeof...(Places) == kLanes && ((Places >= -1 && Places < kLanes) && ...));
+  static constexpr int place[kLanes] = {Places...};
+  alignas(64) static constexpr int32_t from[kLanes] = {(Places < 0 ? 0 : Places)...};
+  static constexpr uint32_t readers() {
+    uint32_t bits = 0;
+    for (int i = 0; i < kLanes; ++i) bits |= (place[i] >= 0 ? 1u : 0u) << i;
+    return bits;
+  }
+  // The neighbours that the first `count` lanes read.
+  static constexpr uint32_t wanted(int count) {
+    uint32_t bits = 0;
+    for (int i = 0; i < count; ++i) bits |= place[i] >= 0 ? 1u << place[i] : 0u;
+    return bits;
+  }
+};
+
+// Lane i of the result is lane from[i] of the unit.
+template <class From, class V>
+inline V in_order(const V& unit) {
+  if constexpr (std::is_same_v<V, Mask<>>) {
+    const Vec<int32_t> ones{{blend(mask_part<int32_t>(unit.m[0], 0), splat_reg(1), Reg<int32_t>{})}};
+    return in_order<From>(ones) != splat<1>(0);
+  } else if constexpr (V::per_unit == 1) {
+#if defined(CPU_CAPABILITY_AVX512)
+    const __m512i places = _mm512_load_si512(From::from);
+    return {{bits_as<decltype(unit.r[0] + unit.r[0])>(_mm512_permutexvar_epi32(places, (__m512i)unit.r[0]))}};
+#else
+    const __m256i places = _mm256_load_si256(reinterpret_cast<const __m256i*>(From::from));
+    return {{bits_as<decltype(unit.r[0] + unit.r[0])>(_mm256_permutevar8x32_epi32((__m256i)unit.r[0], places))}};
+#endif
+  } else {
+    V result;
+#if defined(CPU_CAPABILITY_AVX512)
+    for (int half = 0; half < 2; ++half) {
+      const auto* first = reinterpret_cast<const __m256i*>(From::from + 8 * half);
+      const __m512i places = _mm512_cvtepi32_epi64(_mm256_load_si256(first));
+      const __m512i picked = _mm512_permutex2var_epi64((__m512i)unit.r[0], places, (__m512i)unit.r[1]);
+      result.r[half] = bits_as<decltype(unit.r[0] + unit.r[0])>(picked);
+    }
+#else
+    const auto lane = spill(unit);
+    for (int i = 0; i < kLanes; ++i) result.r[i / 4][i % 4] = lane[From::from[i]];
+#endif
+    return result;
+  }
+}
+
+// p: the first neighbour of the first unit; step: elements from one unit to the next. Lanes that read nothing hold 0.
+template <class From, class T, class Lanes, int U = Lanes::units>
+inline value_t<T, U> load_ordered(const T* p, int64_t step, const Lanes& lanes) {
+  value_t<T, U> result;
+#pragma GCC unroll 8
+  for (int u = 0; u < U; ++u) {
+    value_t<T> unit;
+    if constexpr (Lanes::full) {
+      constexpr uint32_t bits = From::wanted(kLanes);
+      if constexpr (bits == (1u << kLanes) - 1) {
+        load_unit(p + u * step, unit);
+      } else {
+        load_unit(p + u * step, mask_of_bits(bits), unit);
+      }
+    } else {
+      load_unit(p, mask_of_bits(From::wanted(lanes.count)), unit);
+    }
+    put_unit(result, u, in_order<From>(unit));
+  }
+  return result;
+}
+template <class From, class T, class Lanes, int U = Lanes::units>
+inline value_t<T, U> load_ordered(const T* p, int64_t step, const Lanes& lanes, const value_t<T, U>& fill) {
+  return select(lane_mask<From::readers()>(lanes), load_ordered<From>(p, step, lanes), fill);
+}
+
+}  // namespace icpu

@@ -1,0 +1,144 @@
+"""Lanes that read neighbours in an order that is the same in every vector."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import torch
+
+from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.ir.index import Expr, loop_var, of, size_symbol
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.lane_order import constant_lanes, lane_order
+from inductor_cpu.ir.ops import LOOP_DTYPES
+
+from .build import BF16, BOOL, F32, I64, U8, Build
+from .harness import Library, available, target
+
+ISAS = [isa for isa in available() if isa != "scalar"]
+DTYPES = sorted(LOOP_DTYPES, key=str)
+N = size_symbol("n")
+I = loop_var("i", of(N))
+
+#: What each point reads. Of n points, none reads beyond 2 n.
+ADDRESSES: dict[str, Expr] = {
+    "twice": of(I) // 2,
+    "four_times": of(I) // 4,
+    "first_of_pair": of(I) // 2 * 2,
+    "exchanged": of(I) // 2 * 2 + 1 - of(I) % 2,
+    "shifted_pairs": (of(I) + 1) // 2,
+    "backwards": of(N) - 1 - of(I),
+    "with_gaps": of(I) // 8 * 9 + of(I) % 8 // 2,
+}
+
+
+def moved(isa: str, address: Expr, dtype: torch.dtype) -> Kernel:
+    """Y[i] = X[address]."""
+    b = Build()
+    access = "strided" if address.coefficient(I) is not None else "gather"
+    b.store("Y", of(I), b.load("X", address, dtype, access))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def turned(isa: str, dtype: torch.dtype) -> Kernel:
+    """Y[i] = -X[i + 1] for even i, else X[i - 1], as a rotation of pairs is lowered; 7 fills what is not read."""
+    b = Build()
+    parity, one = b.index(of(I) % 2), b.const(1, I64)
+    even, odd = b.op("lt", parity, one), b.op("ge", parity, one)
+    right = b.load("X", of(I) // 2 * 2 + 1, dtype, "gather", mask=even, fill=7)
+    left = b.load("X", of(I) // 2 * 2, dtype, "gather", mask=odd, fill=7)
+    b.store("Y", of(I), b.op("where", even, b.op("neg", right), left))
+    b.store("L", of(I), left)
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+@cache
+def kernels(isa: str) -> dict[tuple[str, torch.dtype], Kernel]:
+    found = {(name, dtype): moved(isa, address, dtype) for name, address in ADDRESSES.items() for dtype in DTYPES}
+    return found | {("turned", dtype): turned(isa, dtype) for dtype in (F32, BF16)}
+
+
+@pytest.fixture(scope="module", params=ISAS)
+def isa(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def library(isa: str) -> Library:
+    return Library(isa, kernels(isa).values())
+
+
+@pytest.fixture(scope="module")
+def last_page() -> Iterator[torch.Tensor]:
+    """A page of bytes; whoever reads beyond it ends the process."""
+    size = mmap.PAGESIZE
+    pages = mmap.mmap(-1, 2 * size)
+    page = torch.frombuffer(pages, dtype=U8)
+    address, protect = page.data_ptr() + size, ctypes.CDLL(None).mprotect
+    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    assert protect(address, size, 0) == 0
+    yield page[:size]
+    assert protect(address, size, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_ordered_loads_read_their_elements_and_nothing_beyond(
+    library: Library, isa: str, name: str, dtype: torch.dtype, last_page: torch.Tensor
+) -> None:
+    page = last_page.view(dtype)
+    page.copy_(torch.arange(len(page)) % 3 == 0 if dtype == BOOL else (torch.arange(len(page)) % 90).to(dtype))
+    for n in (1, 7, 8, 16, 37, 64, 80):
+        places = torch.tensor([ADDRESSES[name].evaluate({I: i, N: n}) for i in range(n)])
+        x, y = page[len(page) - 1 - int(places.max()) :], torch.ones(n + 8, dtype=dtype)
+        assert library.run(kernels(isa)[name, dtype], x, y, sizes=[n]) == 0
+        assert torch.equal(y, torch.cat([x[places], torch.ones(8, dtype=dtype)]))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_the_order_of_a_masked_load_leaves_out_what_the_mask_leaves_out(
+    library: Library, isa: str, dtype: torch.dtype, last_page: torch.Tensor
+) -> None:
+    page = last_page.view(dtype)
+    page.copy_(torch.arange(len(page)) % 90)
+    for n in (2, 8, 16, 38, 64):
+        x, y, left = page[len(page) - n :], torch.empty(n, dtype=dtype), torch.empty(n, dtype=dtype)
+        assert library.run(kernels(isa)["turned", dtype], x, y, left, sizes=[n]) == 0
+        pairs = x.view(-1, 2)
+        assert torch.equal(y.view(-1, 2), torch.stack([-pairs[:, 1], pairs[:, 0]], 1))
+        assert torch.equal(left.view(-1, 2), torch.stack([torch.full_like(pairs[:, 0], 7), pairs[:, 0]], 1))
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_the_addresses_of_these_tests_are_read_without_gathers(isa: str, name: str) -> None:
+    kernel = kernels(isa)[name, F32]
+    assert Facts(kernel).load_access(0) == "ordered"
+    assert "icpu::load_ordered<" in generate(kernel, target(isa)).code
+
+
+def test_lanes_that_spread_wider_than_a_vector_are_gathered() -> None:
+    for address in (of(I) // 2 * 8, of(I) * 2 + of(I) % 2, of(I) // 3, of(N) * (of(I) % 2)):
+        assert Facts(moved("avx512", address, F32)).load_access(0) != "ordered"
+
+
+def test_masks_of_alternating_lanes_are_numbers() -> None:
+    if "avx512" not in ISAS:
+        pytest.skip("no AVX-512")
+    code = generate(turned("avx512", F32), target("avx512")).code
+    assert "lane_mask<0x5555>" in code
+    assert "remainders" not in code
+
+
+def test_lane_order_of_pairs() -> None:
+    i = loop_var("i", 64)
+    order = lane_order(of(i) // 2 * 2 + 1, i, 4)
+    assert order is not None
+    assert (order.steps, order.step) == ((0, 0, 2, 2), 4)
+    assert constant_lanes((of(i) + 1) % 2, i, 4) == (1, 0, 1, 0)
+    assert constant_lanes(of(i) // 2, i, 4) is None
+    assert lane_order(of(i) // 3, i, 4) is None
