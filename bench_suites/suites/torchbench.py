@@ -76,6 +76,9 @@ BATCHES: dict[str, int | None] = {
 }
 """The models that are built by their own classes, with reduced batch sizes; None where the model fixes its own."""
 
+TRAINING_BATCHES = {"demucs": 4}
+"""Where a training step needs another batch: demucs shuffles sources among four samples."""
+
 INFERENCE_ONLY = {
     "hf_Whisper",
     "hf_distil_whisper",
@@ -96,7 +99,8 @@ QUICK = {"resnet18", "squeezenet1_1", "pyhpc_equation_of_state", "hf_DistilBert"
 
 
 def _build(name: str, batch: int | None, request: Request) -> Case:
-    size = request.batch or batch
+    own = TRAINING_BATCHES.get(name, batch) if request.training else batch
+    size = request.batch or own
     if request.torchbench_dir is not None:
         # Tiny is for tests; the repository's classes know no sizes but their own.
         if name in FROM_PACKAGES:
