@@ -173,6 +173,8 @@ _ATTENTION = (
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_fused_attention_overrideable",
 )
+#: The types of indices that are masks.
+MASKS = (torch.bool, torch.uint8)
 _OUR_OPERATORS = ("aten", "prims", "mkldnn", "icpu")
 _SIZES_FROM_DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 
@@ -183,6 +185,8 @@ def _depends_on_strides(node: fx.Node) -> bool:
         return getattr(node.target, "__module__", "") not in ("_operator", "builtins")
     if node.target.namespace not in _OUR_OPERATORS or node.target._schema.name in (*_BY_STORAGE, *_ATTENTION):
         return True
+    if node.target is aten.index.Tensor:  # new sizes come of masks only
+        return any(index is not None and fake(index).dtype in MASKS for index in args_of(node)[1])
     return any(tag in node.target.tags for tag in _SIZES_FROM_DATA)
 
 

@@ -16,7 +16,7 @@ from torch._dispatch.python import no_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from inductor_cpu.graph.edit import StrideSpreader, args_of, aten, copy_as_before, fake
+from inductor_cpu.graph.edit import MASKS, StrideSpreader, args_of, aten, copy_as_before, fake
 
 #: Which dimension is the outermost, the next, ... in memory.
 Order = Sequence[int]
@@ -160,7 +160,7 @@ def _indexed(node: fx.Node) -> Order | None:
     """Advanced indexing walks the tensor, where the indices do not tell, and the indices together."""
     x, indices = _meta(fake(args_of(node)[0])), [fake(i) for i in args_of(node)[1]]
     given = [k for k, index in enumerate(indices) if index is not None]
-    if any(indices[k].dtype in (torch.bool, torch.uint8) for k in given):
+    if any(indices[k].dtype in MASKS for k in given):
         return None
     front = given[0] if given[-1] - given[0] + 1 == len(given) else 0
     kept = [d for d in range(x.dim()) if d not in given]

@@ -26,6 +26,9 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "index behind a kept dimension": lambda: X.contiguous()[:, GRID.t()].sin(),
     "index with a dimension between": lambda: X[GRID.t(), :, GRID.t()],
     "index of a small tensor": lambda: torch.zeros(1)[torch.zeros(2, 7, dtype=torch.int64).t()],
+    "index of a result that has other strides": lambda: torch.copysign(X.permute(0, 2, 1), X[0, :, 0])[
+        torch.tensor([1, 0])
+    ],
     "copysign": lambda: torch.copysign(SMALL, torch.tensor(-1.0)),
     "logical_and": lambda: torch.logical_and(X, SMALL.t()[:, :3].t()[0, 0]),
     "logical_or of broadcast": lambda: torch.logical_or(torch.randn(10, 1, 5).permute(2, 1, 0), torch.randn(10, 5).t()),
