@@ -19,10 +19,10 @@ __version__ = "0.1.0"
 __all__ = ["IcpuError", "InternalError", "Unsupported", "UserError", "__version__", "config", "explain", "repack"]
 
 # An installed package is found by its entry point, with no import. This does the same for a checkout on sys.path, and
-# unlike `register_backend` it neither imports the compiler now nor collides with the entry point later.
-registry._BACKENDS.setdefault(
-    "icpu", EntryPoint(name="icpu", value="inductor_cpu.backend:icpu", group="torch_dynamo_backends")
-)
+# unlike `register_backend` it neither imports the compiler now nor collides with the entry point later. A backend that
+# is known already is that of an earlier import, whose modules are gone.
+registry._BACKENDS["icpu"] = EntryPoint(name="icpu", value="inductor_cpu.backend:icpu", group="torch_dynamo_backends")
+registry._COMPILER_FNS.pop("icpu", None)
 
 _LAZY = {"explain": "inductor_cpu.explanation", "repack": "inductor_cpu.runtime.weights"}
 

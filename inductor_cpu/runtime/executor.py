@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_cpu import paths
 from inductor_cpu.errors import InternalError, UserError
-from inductor_cpu.ir.plan import ExecutionPlan
+from inductor_cpu.ir.plan import ExecutionPlan, Reg, Slot
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
 from inductor_cpu.runtime.diagnosis import run_compiler
 from inductor_cpu.runtime.process import ProcessGroup
@@ -110,7 +110,7 @@ def build(
     `profile` records every kernel, also if the profiler starts in the middle of a call. Raises InternalError if the
     plan is malformed."""
     try:
-        runnable: RunnablePlan = executor.Plan(plan, dict(addresses), profile=profile)
+        runnable: RunnablePlan = executor.Plan(plan, dict(addresses), Slot, Reg, profile=profile)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise InternalError("runtime", f"the execution plan cannot be loaded: {error}") from error
     return runnable

@@ -23,9 +23,10 @@ inline const std::unordered_map<std::string, Arithmetic> kArithmetic = {
 
 class Decoder {
  public:
-  Decoder(PyObject* plan, PyObject* addresses) : source_(plan), addresses_(addresses) {
-    Ref module = Ref::steal(PyImport_ImportModule("inductor_cpu.ir.plan"));
-    markers_ = {attribute(module.get(), "Slot"), attribute(module.get(), "Reg")};
+  // `slot` and `reg` are the types Slot and Reg of the package that made the plan. Another copy of the package may be
+  // imported by now, with types of its own.
+  Decoder(PyObject* plan, PyObject* addresses, PyObject* slot, PyObject* reg)
+      : source_(plan), addresses_(addresses), markers_{Ref::share(slot), Ref::share(reg)} {
     Ref ops = Ref::steal(PyImport_ImportModule("torch._ops"));
     overload_ = attribute(ops.get(), "OpOverload");
   }

@@ -46,14 +46,14 @@ PyObject* plan_run(PyObject* self, PyObject* inputs) { return run_plan(*reinterp
 
 PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
-    PyObject *source = nullptr, *addresses = nullptr;
+    PyObject *source = nullptr, *addresses = nullptr, *slot = nullptr, *reg = nullptr;
     int profile = 0;
-    static const char* names[] = {"plan", "addresses", "profile", nullptr};
+    static const char* names[] = {"plan", "addresses", "slot", "reg", "profile", nullptr};
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OO!|p", const_cast<char**>(names), &source, &PyDict_Type, &addresses, &profile)) {
+            args, kwargs, "OO!OO|p", const_cast<char**>(names), &source, &PyDict_Type, &addresses, &slot, &reg, &profile)) {
       throw PythonError();
     }
-    auto plan = std::make_unique<Plan>(Decoder(source, addresses).decode());
+    auto plan = std::make_unique<Plan>(Decoder(source, addresses, slot, reg).decode());
     plan->force_profile = profile != 0;
     Ref self = Ref::steal(type->tp_alloc(type, 0));
     auto* object = reinterpret_cast<PlanObject*>(self.get());
@@ -102,7 +102,7 @@ PyType_Slot plan_slots[] = {
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_methods, plan_methods},
     {Py_tp_members, plan_members},
-    {Py_tp_doc, const_cast<char*>("Plan(plan, addresses, profile=False): an ExecutionPlan, ready to run.")},
+    {Py_tp_doc, const_cast<char*>("Plan(plan, addresses, slot, reg, profile=False): an ExecutionPlan with names of these types, ready to run.")},
     {0, nullptr}};
 
 PyType_Spec plan_spec = {
