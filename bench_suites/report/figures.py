@@ -107,6 +107,15 @@ def memory_ratios(group: Group, backend: str) -> dict[str, float]:
     return {m: other[m] / base[m] for m in other if base.get(m) and other[m]}
 
 
+def memory_of_all(group: Group, backend: str) -> float | None:
+    """The peak memory of all models together over eager's. A mean of ratios would be that of the smallest model: a few
+    megabytes of the compiler's are a thousand times a model of kilobytes."""
+    base, other = values(group, "eager", "peak_bytes"), values(group, backend, "peak_bytes")
+    both = [m for m in other if m in base]
+    total = sum(base[m] for m in both)
+    return sum(other[m] for m in both) / total if total else None
+
+
 def figures(group: Group) -> list[Figures]:
     """One line a backend."""
     return [_line(group, backend) for backend in group.backends]
@@ -117,7 +126,6 @@ def _line(group: Group, backend: str) -> Figures:
     run = [row for row in rows if row["status"] != "skipped"]
     ratios = speedups(group, backend)
     firsts = values(group, backend, "first_call_s")
-    ratios_of_memory = memory_ratios(group, backend)
     compiled = [{**row, "backends": {k: v for k, v in row["backends"].items() if k == backend}} for row in rows]
     own = is_icpu(backend)
     return Figures(
@@ -128,7 +136,7 @@ def _line(group: Group, backend: str) -> Figures:
         len(rows) - len(run),
         geometric_mean(r.ratio for r in ratios) if ratios and backend != "eager" else None,
         statistics.median(firsts.values()) if firsts and backend != "eager" else None,
-        geometric_mean(ratios_of_memory.values()) if ratios_of_memory and backend != "eager" else None,
+        memory_of_all(group, backend) if backend != "eager" else None,
         metrics.vectorized(compiled) if own else None,
         None if backend == "eager" else sum(bool(r["backends"].get(backend, {}).get("breaks")) for r in run),
         tuple(metrics.externs(compiled).most_common(MOST_EXTERNS)) if own else (),

@@ -68,6 +68,25 @@ def test_a_wrong_result_has_no_speedup_and_counts_as_no_pass(tmp_path: Path) -> 
     assert line.externs == (("aten.mm.default", 2),)
 
 
+def test_memory_is_that_of_all_models_together(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for model, eager, icpu in (("small", 1 << 10, 10 << 20), ("large", 100 << 20, 190 << 20)):
+        backends = {"eager": result(1.0, peak_bytes=eager), "icpu": result(1.0, peak_bytes=icpu)}
+        store.add(Job("timm", model, ("eager", "icpu")), {"status": "pass", "backends": backends})
+    (group,) = figures.groups(store.rows())
+    assert [f.memory for f in figures.figures(group)] == [None, pytest.approx(2.0, abs=1e-3)]
+
+
+def test_rows_that_were_only_checked_have_no_speedup(tmp_path: Path) -> None:
+    checked = {**result(1.0), "ms": [], "peak_bytes": None}
+    backends = {"eager": checked, "icpu": {**checked, "reports": REPORTS}}
+    Store(tmp_path).add(Job("timm", "m", ("eager", "icpu")), {"status": "pass", "backends": backends})
+    rows, machines = page.load([tmp_path])
+    line = figures.figures(figures.groups(rows)[0])[1]
+    assert (line.passed, line.speedup, line.memory, line.vectorized) == (1, None, None, (3, 4))
+    assert "First call" in page.page(rows, machines, tmp_path)
+
+
 def test_the_page_is_self_contained_and_shows_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     failed = result(1.0, status="fail", error="ValueError: <script>", log="the traceback")
     write(tmp_path, {"good": result(5.0, reports=REPORTS), "broken": failed})
