@@ -36,15 +36,17 @@ def difference(got: list[torch.Tensor], eager: list[torch.Tensor], best: list[to
             if not torch.equal(mine, theirs):
                 return f"result {place}: {int((mine != theirs).sum())} of {mine.numel()} values differ"
             continue
+        last = torch.finfo(mine.dtype).eps
+        mine, theirs, double = mine.double(), theirs.double(), double.double()  # floats of 8 bits have no tests
         if not torch.equal(mine.isfinite(), theirs.isfinite()):
             return f"result {place}: not finite where eager is, or the other way"
         finite = theirs.isfinite() & double.isfinite()
         if not finite.any():
             continue
-        reference = double[finite].double()
-        error = (mine[finite].double() - reference).abs().max().item()
-        eager_error = (theirs[finite].double() - reference).abs().max().item()
-        last_place = torch.finfo(mine.dtype).eps * reference.abs().max().item()
+        reference = double[finite]
+        error = (mine[finite] - reference).abs().max().item()
+        eager_error = (theirs[finite] - reference).abs().max().item()
+        last_place = last * reference.abs().max().item()
         # Of values that are computed in float32 even then (casts in the function), the reference is no better.
         own = torch.finfo(F32).eps * reference.abs().max().item()
         if error > 2 * eager_error + last_place + 4 * own:

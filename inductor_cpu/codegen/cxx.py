@@ -8,6 +8,7 @@ import struct
 import torch
 
 from inductor_cpu.ir.numbers import round_to
+from inductor_cpu.ir.ops import LOW_PRECISION
 
 #: The element type of a buffer.
 ELEMENT: dict[torch.dtype, str] = {
@@ -15,6 +16,10 @@ ELEMENT: dict[torch.dtype, str] = {
     torch.float64: "double",
     torch.bfloat16: "icpu::bf16",
     torch.float16: "icpu::f16",
+    torch.float8_e4m3fn: "icpu::f8_e4m3fn",
+    torch.float8_e5m2: "icpu::f8_e5m2",
+    torch.float8_e4m3fnuz: "icpu::f8_e4m3fnuz",
+    torch.float8_e5m2fnuz: "icpu::f8_e5m2fnuz",
     torch.int64: "int64_t",
     torch.int32: "int32_t",
     torch.int16: "int16_t",
@@ -24,7 +29,7 @@ ELEMENT: dict[torch.dtype, str] = {
 }
 
 #: The type of a scalar value.
-SCALAR: dict[torch.dtype, str] = {**ELEMENT, torch.bfloat16: "float", torch.float16: "float"}
+SCALAR: dict[torch.dtype, str] = {**ELEMENT, **dict.fromkeys(LOW_PRECISION, "float")}
 
 #: The type of a lane in a vector ("bool": a mask).
 LANE: dict[torch.dtype, str] = {
@@ -38,7 +43,14 @@ LANE: dict[torch.dtype, str] = {
 NARROW: frozenset[torch.dtype] = frozenset({torch.int16, torch.int8, torch.uint8})
 
 #: The function that rounds a float to the values of a low-precision type.
-ROUND: dict[torch.dtype, str] = {torch.bfloat16: "icpu::round_bf16", torch.float16: "icpu::round_f16"}
+ROUND: dict[torch.dtype, str] = {
+    torch.bfloat16: "icpu::round_bf16",
+    torch.float16: "icpu::round_f16",
+    torch.float8_e4m3fn: "icpu::round_f8<icpu::E4M3Fn>",
+    torch.float8_e5m2: "icpu::round_f8<icpu::E5M2>",
+    torch.float8_e4m3fnuz: "icpu::round_f8<icpu::E4M3FnUz>",
+    torch.float8_e5m2fnuz: "icpu::round_f8<icpu::E5M2FnUz>",
+}
 
 
 def literal(value: bool | int | float, dtype: torch.dtype) -> str:

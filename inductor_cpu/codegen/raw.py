@@ -1,4 +1,4 @@
-"""Kernels that only move bf16 or f16 move 16-bit integers: nothing is widened to floats and rounded again."""
+"""Kernels that only move low-precision floats move integers: nothing is widened to floats and rounded again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from inductor_cpu.ir.nodes import Cast, Const, Instr, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.numbers import round_to
 from inductor_cpu.ir.ops import LOW_PRECISION
 
-RAW = torch.int16
+#: The integers that floats are moved as.
+RAW: dict[torch.dtype, torch.dtype] = {d: torch.int16 if d.itemsize == 2 else torch.int8 for d in LOW_PRECISION}
 
 
 def as_bits(kernel: Kernel) -> Kernel:
-    """The same kernel on 16-bit integers, if it computes nothing with its bf16 and f16 values but chooses among them;
-    else the kernel itself."""
+    """The same kernel on integers, if it computes nothing with its low-precision values but chooses among them; else
+    the kernel itself."""
     moves = any(isinstance(i, Load) and i.dtype in LOW_PRECISION for i in kernel.body)
     if kernel.product is not None or not moves or not all(_only_moves(kernel, i) for i in kernel.body):
         return kernel
@@ -30,7 +31,7 @@ def as_bits(kernel: Kernel) -> Kernel:
 
 
 def _raw(dtype: torch.dtype) -> torch.dtype:
-    return RAW if dtype in LOW_PRECISION else dtype
+    return RAW.get(dtype, dtype)
 
 
 def _only_moves(kernel: Kernel, instr: Instr) -> bool:
@@ -44,14 +45,14 @@ def _only_moves(kernel: Kernel, instr: Instr) -> bool:
 
 def _bits(instr: Instr) -> Instr:
     if isinstance(instr, Load) and instr.dtype in LOW_PRECISION:
-        return replace(instr, dtype=RAW, fill=_bits_of(float(instr.fill), instr.dtype))
+        return replace(instr, dtype=RAW[instr.dtype], fill=_bits_of(float(instr.fill), instr.dtype))
     if isinstance(instr, Const) and instr.dtype in LOW_PRECISION:
-        return Const(_bits_of(float(instr.value), instr.dtype), RAW)
+        return Const(_bits_of(float(instr.value), instr.dtype), RAW[instr.dtype])
     if isinstance(instr, Scalar) and instr.dtype in LOW_PRECISION:
-        return replace(instr, dtype=RAW)
+        return replace(instr, dtype=RAW[instr.dtype])
     return instr
 
 
 def _bits_of(value: float, dtype: torch.dtype) -> int:
-    """The bits of a number in bf16 or f16, as an int16."""
-    return int(torch.tensor(round_to(value, dtype), dtype=dtype).view(RAW).item())
+    """The bits of a number in a low-precision dtype, as a signed integer."""
+    return int(torch.tensor(round_to(value, dtype), dtype=dtype).view(RAW[dtype]).item())

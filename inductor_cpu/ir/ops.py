@@ -14,9 +14,15 @@ from dataclasses import dataclass
 
 import torch
 
+#: Floats of 8 bits, which are only moved, chosen among and converted, as in eager mode.
+FLOAT8: frozenset[torch.dtype] = frozenset(
+    {torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz}
+)
+
 #: Dtypes that loop nests can compute with; tensors of other dtypes go to ATen.
 LOOP_DTYPES: frozenset[torch.dtype] = frozenset(
     {
+        *FLOAT8,
         torch.float32,
         torch.float64,
         torch.bfloat16,
@@ -95,7 +101,8 @@ SCANS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "argmax", "argmi
 #: Ops that check an index: the kernel goes on with 0 and reports what eager raises, IndexError or RuntimeError.
 INDEX_CHECKS: frozenset[str] = frozenset({"check_index", "check_element"})
 
-LOW_PRECISION: frozenset[torch.dtype] = frozenset({torch.bfloat16, torch.float16})
+#: Dtypes that are held as f32 and rounded.
+LOW_PRECISION: frozenset[torch.dtype] = frozenset({torch.bfloat16, torch.float16, *FLOAT8})
 
 
 def result_dtype(op: str, args: tuple[torch.dtype, ...]) -> torch.dtype:
@@ -106,6 +113,8 @@ def result_dtype(op: str, args: tuple[torch.dtype, ...]) -> torch.dtype:
 def accepts(op: str, dtype: torch.dtype) -> bool:
     """Whether the op's domain includes the dtype."""
     domain = OPS[op].domain
+    if dtype in FLOAT8:
+        return op == "where"
     if domain == "any":
         return dtype in LOOP_DTYPES
     if dtype == torch.bool:

@@ -11,7 +11,7 @@ import torch
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
-from inductor_cpu.ir.ops import LOOP_DTYPES, LOW_PRECISION, OPS, REDUCTIONS, SCANS, accepts, result_dtype
+from inductor_cpu.ir.ops import FLOAT8, LOOP_DTYPES, LOW_PRECISION, OPS, REDUCTIONS, SCANS, accepts, result_dtype
 from inductor_cpu.ir.rewrite import loop_symbols, operands, store_operands, value_position
 
 
@@ -92,7 +92,8 @@ def check_stores(check: Checker, body: Sequence[Instr], stores: Iterable[Store],
         for operand in store_operands(store):
             at.require(0 <= operand < len(body), f"%{operand} does not exist")
         at.require(store.mode in ("set", "add"), f"unknown mode {store.mode!r}")
-        at.require(store.mode == "set" or dtypes[store.value] != torch.bool, "bool values cannot be added")
+        kept = store.mode == "add" and (dtypes[store.value] == torch.bool or dtypes[store.value] in FLOAT8)
+        at.require(not kept, f"{dtypes[store.value]} values cannot be added")
         _check_access(at, store, scope, dtypes)
 
 

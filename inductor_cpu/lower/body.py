@@ -10,7 +10,7 @@ from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, as_expr, of, value_symbol
 from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Reduce, Scalar
 from inductor_cpu.ir.numbers import round_to, wrapped
-from inductor_cpu.ir.ops import result_dtype
+from inductor_cpu.ir.ops import FLOAT8, result_dtype
 from inductor_cpu.ir.rewrite import Editor, value_positions
 from inductor_cpu.lower.values import TensorValue
 
@@ -19,9 +19,12 @@ Number = bool | int | float
 
 def represent(value: Number, dtype: torch.dtype) -> Number:
     """A Python number as the dtype holds it: an unsigned one holds a negative number modulo its range. Raises
-    Unsupported for a number out of the range of an integer dtype, for which eager raises an error."""
+    Unsupported for a number out of the range of an integer dtype or of a float of 8 bits, for which eager raises an
+    error."""
     if dtype == torch.bool:
         return bool(value)
+    if dtype in FLOAT8 and abs(value) > torch.finfo(dtype).max:
+        raise Unsupported(None, f"the number {value}, which {dtype} does not hold")
     if dtype.is_floating_point:
         return round_to(value, dtype)
     limits = torch.iinfo(dtype)

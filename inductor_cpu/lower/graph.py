@@ -15,7 +15,7 @@ from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.nodes import Buffer, Extern, InputSpec, Program, SizeBinding, View
 from inductor_cpu.ir.ops import LOOP_DTYPES
-from inductor_cpu.lower import extern, in_place, residual
+from inductor_cpu.lower import extern, float8, in_place, residual
 from inductor_cpu.lower.computed import definition, size_function
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.rules import RULES
@@ -253,5 +253,8 @@ def _check_dtypes(node: fx.Node) -> None:
     for item in (node, *node.all_input_nodes):
         fake = item.meta.get("val")
         for tensor in fake if isinstance(fake, (tuple, list)) else (fake,):
-            if isinstance(tensor, torch.Tensor) and tensor.dtype not in LOOP_DTYPES:
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            if tensor.dtype not in LOOP_DTYPES:
                 raise Unsupported(node, f"dtype {tensor.dtype} has no loops")
+            float8.check(node, tensor.dtype)

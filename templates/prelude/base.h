@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "float8.h"
+
 // Every header here is read again for each unit: <atomic> and <memory> would cost more than a small kernel.
 #ifdef __F16C__
 #include <immintrin.h>
@@ -54,9 +56,9 @@ template <class T>
 inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
 
 template <class T>
-inline constexpr bool is_low_precision = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
+inline constexpr bool is_low_precision = std::is_same_v<T, bf16> || std::is_same_v<T, f16> || is_float8<T>;
 
-// The type that holds a value in scalar code: bf16 and f16 are computed in float.
+// The type that holds a value in scalar code: low precision is computed in float.
 template <class T>
 using scalar_t = std::conditional_t<is_low_precision<T>, float, T>;
 

@@ -4,7 +4,7 @@
 //
 // A unit has as many lanes as a register has floats, for every type: a unit of float or int32_t is one register, of
 // double or int64_t two, so that values of different types line up. Narrow integers are held as int32_t (sign or zero
-// extended), bf16 and f16 as float, bool as Mask. U > 1 makes one vector out of several units: then each operation is
+// extended), bf16, f16 and 8-bit floats as float, bool as Mask. U > 1 makes one vector out of several units: then each operation is
 // U independent instructions, which hides their latency.
 #pragma once
 
@@ -59,6 +59,7 @@ struct ValueOf {
 };
 template <int U> struct ValueOf<bf16, U> { using type = Vec<float, U>; };
 template <int U> struct ValueOf<f16, U> { using type = Vec<float, U>; };
+template <class Format, int U> struct ValueOf<f8<Format>, U> { using type = Vec<float, U>; };
 template <int U> struct ValueOf<bool, U> { using type = Mask<U>; };
 template <class T, int U = 1>
 using value_t = typename ValueOf<T, U>::type;

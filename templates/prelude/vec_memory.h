@@ -4,7 +4,7 @@
 // or `fill` where a mask is given. No alignment is needed.
 #pragma once
 
-#include "vec_convert.h"
+#include "vec_float8.h"
 
 namespace icpu {
 
@@ -48,6 +48,10 @@ inline void load_unit(const bf16* p, __mmask16 m, Vec<float>& v) {
 inline void load_unit(const f16* p, __mmask16 m, Vec<float>& v) {
   v.r[0] = of_f16_bits(_mm256_maskz_loadu_epi16(m, p));
 }
+template <class Format>
+inline void load_unit(const f8<Format>* p, __mmask16 m, Vec<float>& v) {
+  v.r[0] = of_f8_codes<Format>(_mm_maskz_loadu_epi8(m, p));
+}
 
 inline void store_unit(float* p, __mmask16 m, const Vec<float>& v) { _mm512_mask_storeu_ps(p, m, v.r[0]); }
 inline void store_unit(int32_t* p, __mmask16 m, const Vec<int32_t>& v) {
@@ -77,6 +81,10 @@ inline void store_unit(bf16* p, __mmask16 m, const Vec<float>& v) {
   _mm256_mask_storeu_epi16(p, m, narrow_bf16(v.r[0]));
 }
 inline void store_unit(f16* p, __mmask16 m, const Vec<float>& v) { _mm256_mask_storeu_epi16(p, m, f16_bits(v.r[0])); }
+template <class Format>
+inline void store_unit(f8<Format>* p, __mmask16 m, const Vec<float>& v) {
+  _mm_mask_storeu_epi8(p, m, packed_codes(f8_codes<Format>(v.r[0])));
+}
 
 // With all lanes: the compiler turns a mask of ones into the plain instruction.
 template <class T>
@@ -111,6 +119,10 @@ inline void load_unit(const bf16* p, Vec<float>& v) {
 inline void load_unit(const f16* p, Vec<float>& v) {
   v.r[0] = of_f16_bits(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+template <class Format>
+inline void load_unit(const f8<Format>* p, Vec<float>& v) {
+  v.r[0] = of_f8_codes<Format>(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
 
 // The low 16 bits of each lane.
 inline __m128i low_words(Reg<int32_t> a) {
@@ -137,6 +149,10 @@ inline void store_unit(bf16* p, const Vec<float>& v) {
 }
 inline void store_unit(f16* p, const Vec<float>& v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), f16_bits(v.r[0]));
+}
+template <class Format>
+inline void store_unit(f8<Format>* p, const Vec<float>& v) {
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), packed_codes(f8_codes<Format>(v.r[0])));
 }
 
 // Masked: by instruction for 4 and 8 bytes, through a small array for narrower elements.

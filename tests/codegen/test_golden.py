@@ -78,6 +78,7 @@ FROM_MODELS = {
     "masked_fill": "a mask of booleans that repeats",
     "normalize_photo": "a strided load of bytes",
     "quantize_rows": "a maximum of a row, narrow integers",
+    "dequantize_rows_float8": "floats of 8 bits",
     "pad_image": "masked loads",
     "embedding_and_layer_norm": "rows by checked indices, then a reduction",
     "gather_logits": "a gather by indices from memory",

@@ -279,6 +279,8 @@ def cast_input(dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_cast_is_that_of_eager(library: Library, isa: str, dtype: torch.dtype) -> None:
     x = cast_input(dtype)
+    if str(dtype).endswith("fnuz"):  # C++ leaves open which integer a NaN is, and eager has two answers
+        x = x[~x.float().isnan()]
     results = {to: torch.empty(len(x), dtype=to) for to in DTYPES}
     run(library, isa, name("cast", dtype), x, *results.values(), n=len(x))
     for to, y in results.items():

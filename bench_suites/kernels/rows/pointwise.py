@@ -103,6 +103,11 @@ def _dequantize(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return x.to(scale.dtype) * scale
 
 
+def _quantize_float8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scale = x.abs().amax(-1, keepdim=True).float().clamp(min=1e-12) / 448
+    return (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn), scale
+
+
 def _bf16_chain(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     return (x + y) * 0.5 + (z - x) * y
 
@@ -157,6 +162,14 @@ POINTWISE = (
         "dequantize_rows",
         _dequantize,
         lambda p: (torch.randint(-128, 128, (p(4096, 8), p(1024, 40)), dtype=torch.int8), randn(p(4096, 8), 1)),
+        BOTH,
+        streaming=True,
+    ),
+    KernelRow("quantize_rows_float8", _quantize_float8, _one, BOTH, streaming=True),
+    KernelRow(
+        "dequantize_rows_float8",
+        _dequantize,
+        lambda p: (randn(p(4096, 8), p(1024, 40)).to(torch.float8_e4m3fn), randn(p(4096, 8), 1)),
         BOTH,
         streaming=True,
     ),
