@@ -26,6 +26,7 @@ from inductor_cpu import paths
 from inductor_cpu.codegen.attention import generate_attention
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.plan import build_plan
+from inductor_cpu.codegen.ranking import generate_ranking
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
@@ -35,7 +36,7 @@ from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
-from inductor_cpu.ir.nodes import Attention, Extern, LoopNest, Program
+from inductor_cpu.ir.nodes import Extern, LoopNest, Program, Ranking, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
@@ -337,6 +338,8 @@ def _generate(schedule: Schedule, target: Target, choices: Choices) -> tuple[lis
             continue
         if isinstance(step, Kernel):
             source = generate(step, target, choices)
+        elif isinstance(step, Ranking):
+            source = generate_ranking(step, schedule.program.buffer_table, choices)
         else:
             source = generate_attention(step, schedule.program.buffer_table, choices)
         sources.setdefault(source.symbol, source)
@@ -396,8 +399,8 @@ def _interpreted(program: Program, kind: Kind, trace: Trace) -> CompiledGraph:
 
 
 # -- report ------------------------------------------------------------------------------------------------------------
-def _kernel_info(step: Kernel | Attention) -> KernelInfo:
-    if isinstance(step, Attention):
+def _kernel_info(step: Kernel | Templated) -> KernelInfo:
+    if isinstance(step, Templated):
         return KernelInfo(f"icpu_{step.name}", True)
     return KernelInfo(step.label, step.vector.vectorized, step.vector.reasons)
 

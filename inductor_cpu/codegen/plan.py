@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from inductor_cpu.codegen.attention import pointers_of, sizes_of
+from inductor_cpu.codegen.ranking import ranking_pointers, ranking_sizes
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
 from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import Kernel, Schedule, Step
-from inductor_cpu.ir.nodes import Attention, Buffer, Extern, SizeBinding, View
+from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Ranking, SizeBinding, Templated, View
 
 
 def build_plan(schedule: Schedule, symbols: Mapping[int, str], redzone: int = 0) -> ep.ExecutionPlan:
@@ -133,7 +134,11 @@ class _PlanBuilder:
         if isinstance(step, Kernel):
             self.kernel(self.symbols[number], step)
         elif isinstance(step, Attention):
-            self.attention(self.symbols[number], step)
+            ints = self.integers(sizes_of(step, self.buffers))
+            self.template(self.symbols[number], step, pointers_of(step), ints)
+        elif isinstance(step, Ranking):
+            ints = self.integers(ranking_sizes(step))
+            self.template(self.symbols[number], step, ranking_pointers(step), ints)
         else:
             self.extern(step)
 
@@ -145,11 +150,10 @@ class _PlanBuilder:
         ints = tuple(self.symbol(s) for s in kernel.sizes)
         self.instructions.append(ep.KernelCall(symbol, kernel.label, pointers, ints))
 
-    def attention(self, symbol: str, node: Attention) -> None:
+    def template(self, symbol: str, node: Templated, names: Sequence[str], ints: tuple[ep.IntLike, ...]) -> None:
         for name in node.outputs:
             self.allocate(self.buffers[name])
-        pointers = tuple(self.pointer(name) for name in pointers_of(node))
-        ints = self.integers(sizes_of(node, self.buffers))
+        pointers = tuple(self.pointer(name) for name in names)
         self.instructions.append(ep.KernelCall(symbol, f"icpu_{node.name}", pointers, ints))
 
     def allocate(self, buffer: Buffer) -> None:
@@ -204,7 +208,7 @@ class _PlanBuilder:
         found: set[str] = set()
         views = [value for value in self.program.results if isinstance(value, View)]
         for step in self.schedule.steps:
-            if isinstance(step, (Kernel, Attention)):
+            if isinstance(step, (Kernel, Templated)):
                 found |= buffers_of(step)
             else:
                 views += views_of(step)
@@ -294,8 +298,8 @@ def buffers_of(step: Step) -> set[str]:
     """Every buffer that a step touches."""
     if isinstance(step, Kernel):
         return {arg.buffer for arg in step.args}
-    if isinstance(step, Attention):
-        return set(pointers_of(step))
+    if isinstance(step, Templated):
+        return {*step.outputs, *(view.buffer for view in step.operands)}
     return {name for name in step.outputs if name is not None} | {view.buffer for view in views_of(step)}
 
 

@@ -33,6 +33,7 @@ from inductor_cpu.ir.nodes import (
     LoopNest,
     Patches,
     Program,
+    Ranking,
     Reduce,
     Scalar,
     Scan,
@@ -306,6 +307,8 @@ class _Run:
                 self.tensors[node.accumulator] = self.multiply(node)
             elif isinstance(node, Attention):
                 self.attend(node)
+            elif isinstance(node, Ranking):
+                self.rank(node)
             else:
                 self.nest(node)
         return [self.result(value) for value in self.program.results]
@@ -396,6 +399,17 @@ class _Run:
         for name, value in zip(node.outputs, results, strict=False):
             self.provide(name)
             self.tensors[name].copy_(value)
+
+    def rank(self, node: Ranking) -> None:
+        x, count = self.view(node.x), node.count.evaluate(self.symbols)
+        if node.kind == "top":
+            values, indices = torch.topk(x, count, largest=node.largest)
+        else:
+            values, indices = torch.sort(x, stable=True, descending=node.largest)
+        for name, value in ((node.values, values), (node.indices, indices)):
+            if name is not None:
+                self.provide(name)
+                self.tensors[name].copy_(value)
 
     def patches(self, windows: Patches) -> Tensor:
         """The windows of a convolution as rows (n, y, x) of (ky, kx, channel)."""

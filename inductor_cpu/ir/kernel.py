@@ -20,7 +20,7 @@ from typing import Union
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Attention, Extern, Instr, Patches, Program, Store, View
+from inductor_cpu.ir.nodes import Attention, Extern, Instr, Patches, Program, Ranking, Store, View
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Kernel:
     product: Product | None = None
 
 
-Step = Union[Kernel, Extern, Attention]
+Step = Union[Kernel, Extern, Attention, Ranking]
 
 
 @dataclass(frozen=True)

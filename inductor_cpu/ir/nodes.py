@@ -3,7 +3,7 @@
 Everything is frozen. The grammar:
 
     Program   = buffers, nodes in program order, inputs, results
-    Node      = LoopNest | Extern | Gemm | Attention
+    Node      = LoopNest | Extern | Gemm | Attention | Ranking
     LoopNest  = dims (parallel loops), reduce_dims (inner loops), body: tuple[Instr], stores: tuple[Store]
     Instr     = Const | Index | Load | Scalar | Cast | Reduce | Scan  the SSA value %k is the instruction at position k
     Store     = buffer[index] = %value, or += (mode "add")
@@ -257,7 +257,38 @@ class Attention:
         return (self.out,) if self.log_sums is None else (self.out, self.log_sums)
 
 
-Node = Union[LoopNest, Extern, Gemm, Attention]
+@dataclass(frozen=True)
+class Ranking:
+    """The elements of rows in order, by a generated kernel.
+
+    x: rows without gaps, (..., columns). kind: "top" (the first `count` elements; where they are equal, what eager's
+    algorithm gives) or "sorted" (all; equal ones by position). largest: the largest come first. NaN is the largest.
+    values, indices: contiguous buffers (..., count) for the elements and, int64, their positions; or None."""
+
+    name: str
+    kind: str
+    x: View
+    count: Expr
+    largest: bool
+    values: str | None
+    indices: str | None
+    origins: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[View, ...]:
+        """What it reads."""
+        return (self.x,)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The buffers that it writes."""
+        return tuple(name for name in (self.values, self.indices) if name is not None)
+
+
+#: Nodes that are a call of a template.
+Templated = Attention | Ranking
+
+Node = Union[LoopNest, Extern, Gemm, Attention, Ranking]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from inductor_cpu.ir.nodes import (
     LoopNest,
     Patches,
     Program,
+    Ranking,
     Reduce,
     Scalar,
     Scan,
@@ -207,6 +208,13 @@ def _(value: Attention) -> str:
         f"{value.name}: {', '.join(value.outputs)} = {value.kernel} softmax({show(value.q)} @ {show(value.k)}^T"
         f" * {value.scale}{mask}{flags}) @ {show(value.v)}{_from(value.origins)}"
     )
+
+
+@show.register
+def _(value: Ranking) -> str:
+    order = "largest first" if value.largest else "smallest first"
+    what = f"the first {value.count} of" if value.kind == "top" else "all of"
+    return f"{value.name}: {', '.join(value.outputs)} = {what} {show(value.x)}, {order}{_from(value.origins)}"
 
 
 def _also(origins: Sequence[str]) -> str:

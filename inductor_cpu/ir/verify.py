@@ -9,10 +9,24 @@ from typing import Any
 import torch
 
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
-from inductor_cpu.ir.index import Expr, Sym, as_expr, of
+from inductor_cpu.ir.index import Expr, Sym, as_expr, of, product
 from inductor_cpu.ir.kernel import Kernel, Schedule, Step
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Gemm, Load, LoopNest, Program, Reduce, Scan, Store, View
+from inductor_cpu.ir.nodes import (
+    Attention,
+    Buffer,
+    Extern,
+    Gemm,
+    Load,
+    LoopNest,
+    Program,
+    Ranking,
+    Reduce,
+    Scan,
+    Store,
+    Templated,
+    View,
+)
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.scatter import keeps_apart
 from inductor_cpu.ir.verify_body import Checker, Scope, check_body, check_expr, check_stores, depends, store_depends
@@ -55,6 +69,8 @@ class _ProgramCheck:
                 self.gemm(node)
             elif isinstance(node, Attention):
                 self.attention(node)
+            elif isinstance(node, Ranking):
+                self.ranking(node)
             else:
                 self.nest(node)
         scope = Scope(frozenset(), self.sizes, self.lookup)
@@ -176,14 +192,32 @@ class _ProgramCheck:
             self.view(check, view)
             check.require(len(view.sizes) == 4, f"{view.buffer} has the wrong rank")
             check.require(view.strides[-1] == 1, f"{view.buffer} has no contiguous rows")
+        self.results(check, node)
+        out = self.program.buffer(node.out)
+        check.require(out.strides[-1] == 1 or out.sizes[-1] == 1, f"{node.out} has no contiguous rows")
+
+    def results(self, check: Checker, node: Templated) -> None:
         for name in node.outputs:
             buffer = self.program.buffer_table.get(name)
             if buffer is None:
                 check.fail(f"buffer {name} does not exist")
             self.fill(check, node.name, buffer)
             self.provide(name)
-        out = self.program.buffer(node.out)
-        check.require(out.strides[-1] == 1 or out.sizes[-1] == 1, f"{node.out} has no contiguous rows")
+
+    # -- topk and sort -----------------------------------------------------------------------------------------------
+    def ranking(self, node: Ranking) -> None:
+        check = Checker(self.stage, node.name)
+        check.require(node.kind in ("top", "sorted"), f"there is no order {node.kind!r}")
+        self.view(check, node.x)
+        for d, (size, stride) in enumerate(zip(node.x.sizes, node.x.strides, strict=True)):
+            gap = size != 1 and 0 not in node.x.sizes and stride != product(node.x.sizes[d + 1 :])
+            check.require(not gap, f"the rows of {node.x.buffer} have gaps")
+        check.require(bool(node.outputs), "it has no results")
+        self.results(check, node)
+        for name in node.outputs:
+            check.require(
+                self.program.buffer(name).sizes == (*node.x.sizes[:-1], node.count), f"{name} has the wrong sizes"
+            )
 
     def view(self, check: Checker, view: View) -> None:
         self.read(check, view.buffer)
@@ -366,7 +400,7 @@ def step_uses(step: Step) -> tuple[list[str], list[str]]:
     """(read, written) buffer names of a step."""
     if isinstance(step, Kernel):
         return [arg.buffer for arg in step.args if arg.reads], [arg.buffer for arg in step.args if arg.writes]
-    if isinstance(step, Attention):
+    if isinstance(step, Templated):
         return [view.buffer for view in step.operands], list(step.outputs)
     reads = [value.buffer for value in _leaves((step.args, step.kwargs)) if isinstance(value, View)]
     return reads, [*step.mutates, *(name for name in step.outputs if name is not None)]

@@ -25,7 +25,7 @@ LIBRARY: dict[str, str] = {
     **dict.fromkeys(("aten::_fft_r2c", "aten::_fft_c2c", "aten::_fft_c2r"), "the FFT library"),
     # no loop over independent points
     "aten::masked_scatter": "which element goes where is a running count of the mask",
-    **dict.fromkeys(("aten::sort", "aten::topk", "aten::kthvalue", "aten::median", "aten::mode"), _SEARCH),
+    **dict.fromkeys(("aten::kthvalue", "aten::median", "aten::mode"), _SEARCH),
     **dict.fromkeys(("aten::nonzero", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"), _SIZE),
     "aten::_embedding_bag": "ATen's embedding bag, a sum of rows whose number depends on data",
     "aten::grid_sampler_2d": "ATen's sampler shares the corner weights among channels",

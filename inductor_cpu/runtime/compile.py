@@ -46,6 +46,7 @@ class Builder:
             _folder_hash(self.prelude.parent),
             _folder_hash(paths.templates() / "gemm"),
             _folder_hash(paths.templates() / "attention"),
+            _folder_hash(paths.templates() / "ranking"),
         )
 
 

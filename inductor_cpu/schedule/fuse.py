@@ -13,7 +13,7 @@ from itertools import count
 from typing import Union
 
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
-from inductor_cpu.ir.nodes import Attention, Extern, Gemm, Load, LoopNest, Node, Program, Reduce, Scan, Store
+from inductor_cpu.ir.nodes import Extern, Gemm, Load, LoopNest, Node, Program, Reduce, Scan, Store, Templated
 from inductor_cpu.ir.rewrite import Copier, Editor, operands
 from inductor_cpu.schedule.flat import expressions, fixes_order, merge_loops, substitute_loops
 from inductor_cpu.schedule.points import Alignment, align, linear
@@ -59,7 +59,7 @@ class Group:
 
 
 #: What becomes one step: a group, or a call that stays where it is.
-Item = Union[Group, Extern, Attention]
+Item = Union[Group, Extern, Templated]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class _Fuser:
         self.calls = {
             node.name: (reads_of(node), writes_of(node) | _names(defined_symbols(program, node)))
             for node in program.nodes
-            if isinstance(node, (Extern, Attention))
+            if isinstance(node, (Extern, Templated))
         }
         #: Size symbols that an extern call gives a value; in the sets of reads and writes they stand beside buffers.
         self.late = frozenset().union(*(writes for _, writes in self.calls.values()))
@@ -93,7 +93,7 @@ class _Fuser:
 
     def run(self, nodes: Sequence[Node]) -> Fused:
         for node in nodes:
-            if isinstance(node, (Extern, Attention)):
+            if isinstance(node, (Extern, Templated)):
                 self.items.append(node)
             elif isinstance(node, Gemm):
                 self.gemms[node.accumulator] = node

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.nodes import Attention, Extern, Gemm, Load, LoopNest, Node, Program, View
+from inductor_cpu.ir.nodes import Extern, Gemm, Load, LoopNest, Node, Program, Templated, View
 
 
 def views_in(value: Any) -> Iterator[View]:
@@ -25,7 +25,7 @@ def reads_of(node: Node) -> set[str]:
         return {i.buffer for i in node.body if isinstance(i, Load)} | {s.buffer for s in node.stores if s.mode == "add"}
     if isinstance(node, Gemm):
         return {node.a.buffer, node.b}
-    if isinstance(node, Attention):
+    if isinstance(node, Templated):
         return {view.buffer for view in node.operands}
     found = {view.buffer for view in views_in(node.args)}
     return found | {view.buffer for _, value in node.kwargs for view in views_in(value)}
@@ -37,12 +37,12 @@ def writes_of(node: Node) -> set[str]:
         return {store.buffer for store in node.stores}
     if isinstance(node, Gemm):
         return {node.accumulator}
-    if isinstance(node, Attention):
+    if isinstance(node, Templated):
         return set(node.outputs)
     return {name for name in node.outputs if name is not None} | set(node.mutates)
 
 
-def defined_symbols(program: Program, node: Extern | Attention) -> set[Sym]:
+def defined_symbols(program: Program, node: Extern | Templated) -> set[Sym]:
     """Size symbols that have a value only after the call: its int results and sizes of its results."""
     found = {symbol for _, symbol in node.int_outputs} if isinstance(node, Extern) else set()
     return found | {binding.symbol for binding in program.bindings if binding.buffer in node.outputs}

@@ -153,12 +153,12 @@ def test_explain_of_a_broken_graph_names_the_break_and_the_kernels() -> None:
     def f(x: Tensor) -> Tensor:
         y = x.sin()
         torch._dynamo.graph_break()
-        return y.sort().values * 2
+        return torch.special.bessel_j0(y) * 2
 
     explained = inductor_cpu.explain(f, torch.randn(64))
     assert len(explained.graphs) == 2
     assert explained.kernels
-    assert any("sort" in e.op and e.reason for e in explained.externs)
+    assert any("bessel" in e.op and e.reason for e in explained.externs)
     assert explained.breaks
 
 

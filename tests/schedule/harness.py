@@ -13,7 +13,7 @@ import torch
 
 from inductor_cpu.ir import interpret, verify
 from inductor_cpu.ir.kernel import Kernel, Schedule
-from inductor_cpu.ir.nodes import Buffer, Extern, Load, Program
+from inductor_cpu.ir.nodes import Buffer, Extern, Load, Program, Ranking
 from inductor_cpu.schedule.schedule import schedule_program
 from tests.lower.harness import fresh, lower
 
@@ -46,6 +46,8 @@ class ScheduleRun(interpret._Run):
         for step in self.schedule.steps:
             if isinstance(step, Extern):
                 self.call(step)
+            elif isinstance(step, Ranking):
+                self.rank(step)
             else:
                 self.kernel(step)
         return [self.result(value) for value in self.program.results]

@@ -64,6 +64,11 @@ def _response_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) ->
     return x + bias + weight * x * (norm / (norm.mean(-1, keepdim=True) + 1e-6))
 
 
+def _route(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    weights, experts = torch.topk(torch.softmax(logits, -1, dtype=torch.float32), 8)
+    return weights / weights.sum(-1, keepdim=True), experts
+
+
 REDUCTIONS = (
     KernelRow("layer_norm", lambda x, w, b: F.layer_norm(x, w.shape, w, b), _rows_and_weights, BOTH, streaming=True),
     KernelRow(
@@ -94,6 +99,8 @@ REDUCTIONS = (
     KernelRow("cross_entropy", F.cross_entropy, _logits, BOTH, streaming=True),
     KernelRow("argmax_of_logits", lambda x, _: x.argmax(-1), _logits, BOTH, streaming=True),
     KernelRow("top_k_of_logits", lambda x, _: torch.topk(x, 50), _logits),
+    KernelRow("route_to_experts", _route, lambda p: (randn(p(8192, 9), p(64, 16)),), BOTH),
+    KernelRow("sort_rows", lambda x: torch.sort(x, -1), lambda p: (randn(p(8192, 9), p(64, 16)),)),
     KernelRow("probability_of_top", lambda x, _: torch.softmax(x, -1).amax(-1), _logits, streaming=True),
     KernelRow("sum_rows", lambda x: x.sum(-1), _rows, BOTH, streaming=True),
     KernelRow("sum_columns", lambda x: x.sum(0), _rows, BOTH, streaming=True),
