@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.kernel import Schedule, Step
+from inductor_cpu.ir.kernel import Kernel, Schedule, Step
 from inductor_cpu.ir.nodes import LoopNest, Program
 from inductor_cpu.ir.rewrite import prune
+from inductor_cpu.schedule import roofline
 from inductor_cpu.schedule.build import build_kernel
 from inductor_cpu.schedule.flat import flatten
 from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
@@ -36,7 +37,8 @@ def schedule_program(
         for item in without_dead_stores(program, fused.items)
     ]
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
-    return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes))
+    bounds = (roofline.note(step) for step in steps if isinstance(step, Kernel) and step.product is None)
+    return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes, *bounds))
 
 
 def without_dead_stores(program: Program, items: Sequence[Item]) -> list[Item]:
