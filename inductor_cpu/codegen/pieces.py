@@ -11,7 +11,7 @@ from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.tuning import needs_alignment
 from inductor_cpu.ir.index import Sym, as_expr
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Const, Index, Instr, Scalar
+from inductor_cpu.ir.nodes import Const, Index, Instr, Load, Scalar
 
 #: More pieces than this make more code than they save work.
 MOST_PIECES = 4
@@ -49,9 +49,10 @@ def pieces_of(facts: Facts) -> tuple[Piece, ...]:
     aligned = all(cut % lanes == 0 for cut in cuts)
     if not cuts or len(lengths) > MOST_PIECES or min(lengths) < lanes:
         return ()
-    if not aligned and _starts_at_vectors(facts, loop):
+    pieces = tuple(Piece(a, b, _answered(kernel, turns, a)) for a, b in pairwise(ends))
+    if not aligned and any(_starts_at_vectors(Facts(piece.kernel, facts.tiling), loop) for piece in pieces):
         return ()
-    return tuple(Piece(a, b, _answered(kernel, turns, a)) for a, b in pairwise(ends))
+    return pieces
 
 
 def _starts_at_vectors(facts: Facts, loop: Sym) -> bool:
@@ -97,7 +98,13 @@ def _value(instr: Instr, loop: Sym, point: int) -> int | None:
 
 
 def _answered(kernel: Kernel, turns: dict[int, tuple[int, bool]], begin: int) -> Kernel:
+    """The kernel of the piece that begins there: comparisons are constants, loads under their masks plain or gone."""
     body = list(kernel.body)
     for k, (cut, before) in turns.items():
         body[k] = Const(before if begin < cut else not before, body[k].dtype)
-    return replace(kernel, body=tuple(body))
+    for k, instr in enumerate(body):
+        mask = None if not isinstance(instr, Load) or instr.mask is None else body[instr.mask]
+        if isinstance(instr, Load) and isinstance(mask, Const):
+            body[k] = replace(instr, mask=None) if mask.value else Const(instr.fill, instr.dtype)
+    access = tuple((k, kind) for k, kind in kernel.vector.access if k < 0 or isinstance(body[k], Load))
+    return replace(kernel, body=tuple(body), vector=replace(kernel.vector, access=access))

@@ -5,18 +5,21 @@ in place, nothing is tested, and every byte moves once. That is the best a resul
 
 Selection: one pointwise nest that loads each part under a mask and selects. It fuses: with pointwise readers the result
 never goes to memory (rotary embeddings, the halves of a gated activation put together again). Each element pays a test
-and a masked load per part, so this is for few parts, and only when all readers are elementwise.
+and a masked load per part, so this is for few parts, and only when all readers are elementwise; or when the parts lie
+side by side in every row of memory, as channels of pixels do: the code generator then cuts the row at the borders and
+tests nothing, and rows are written from end to end. Writing a part of every row at a time takes twice as long, as the
+processor fetches what lies between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import fx
 
 from inductor_cpu.ir.index import ONE, ZERO, Expr
-from inductor_cpu.ir.nodes import Store
+from inductor_cpu.ir.nodes import Gemm, Load, LoopNest, Node, Store
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.pointwise import aten
@@ -27,6 +30,9 @@ from inductor_cpu.lower.views import canonical
 
 #: The most parts that are worth a test and a masked load each.
 MAX_SELECTED = 4
+
+#: Elements of a part of a row: enough for a vector, too few to be written like a tensor of its own.
+ROW_PARTS = range(16, 2049)
 
 #: Elementwise or view operators that torch does not tag as such.
 _ELEMENTWISE = frozenset({aten._to_copy.default})
@@ -40,7 +46,7 @@ def cat(ctx: Lowering, node: fx.Node, tensors: Sequence[TensorValue], dim: int =
     dim = canonical(dim, len(sizes))
     fitting = [tensor for tensor in tensors if tensor.ndim == len(sizes)]
     parts = [part for part in fitting if all(size != 0 for size in part.sizes)] or fitting[:1]
-    if 1 < len(parts) <= MAX_SELECTED and read_elementwise(node):
+    if 1 < len(parts) <= MAX_SELECTED and (read_elementwise(node) or _are_parts_of_rows(ctx, node, parts, dim)):
         return _selected(ctx, node, parts, dim)
     result = ctx.whole(ctx.new_buffer(meta_of(node).dtype, sizes, dense_strides(meta_of(node))))
     start = ZERO
@@ -65,6 +71,29 @@ def _unsqueezed(x: TensorValue, dim: int) -> TensorValue:
 def read_elementwise(node: fx.Node) -> bool:
     """Whether everything that reads a node, also through views, is an elementwise operator."""
     return all(_is_elementwise(user) or (_is_view(user) and read_elementwise(user)) for user in node.users)
+
+
+def _are_parts_of_rows(ctx: Lowering, node: fx.Node, parts: Sequence[TensorValue], dim: int) -> bool:
+    """Whether the parts lie side by side in rows of memory, and none is computed by what could store it in place."""
+    in_rows = len(meta_of(node).shape) > 1 and dense_strides(meta_of(node))[dim] == ONE
+    if not in_rows or not all(part.sizes[dim].as_int in ROW_PARTS for part in parts):
+        return False
+    makers: dict[str, Node] = {}
+    for maker in ctx.nodes:
+        stored = [store.buffer for store in maker.stores] if isinstance(maker, LoopNest) else []
+        makers.update(dict.fromkeys([maker.accumulator] if isinstance(maker, Gemm) else stored, maker))
+    once = all(len(part.users) == 1 for part in node.all_input_nodes if part.op == "call_function")
+    return all(_can_be_inlined(part.buffer, makers, once) for part in parts)
+
+
+def _can_be_inlined(buffer: str, makers: Mapping[str, Node], once: bool) -> bool:
+    """Whether a buffer is in memory anyway, or computed from such point by point. once: parts have no other readers."""
+    maker = makers.get(buffer)
+    if maker is None:
+        return True
+    if not isinstance(maker, LoopNest) or maker.reduce_dims or not once:
+        return False
+    return all(_can_be_inlined(i.buffer, makers, once) for i in maker.body if isinstance(i, Load))
 
 
 def _is_elementwise(node: fx.Node) -> bool:

@@ -34,6 +34,18 @@ def joined(isa: str, cut: int, dtype: torch.dtype = F32, parallel: int = 0) -> K
     return b.kernel(isa, [R, C], vector=C, sizes=[N], parallel=parallel, work=10**6)
 
 
+def turned(isa: str, cut: int) -> Kernel:
+    """Y[c] = A[c] with its pairs exchanged for c < cut, else B[c - cut] with its pairs exchanged."""
+    b = Build()
+    place, number = b.index(of(C)), b.const(cut, torch.int64)
+    first, rest = b.op("lt", place, number), b.op("ge", place, number)
+    own = of(C) - cut
+    one = b.load("A", of(C) // 2 * 2 + 1 - of(C) % 2, F32, "gather", mask=first)
+    other = b.load("B", own // 2 * 2 + 1 - own % 2, F32, "gather", mask=rest)
+    b.store("Y", of(C), b.op("where", first, one, other))
+    return b.kernel(isa, [C], vector=C, sizes=[N])
+
+
 CUTS = [16, 32, 37, 64, 84]
 
 
@@ -44,7 +56,8 @@ def isa(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def library(isa: str) -> Library:
-    return Library(isa, [joined(isa, cut, dtype, p) for cut in CUTS for dtype in (F32, BF16) for p in (0, 1, 2)])
+    kernels = [joined(isa, cut, dtype, p) for cut in CUTS for dtype in (F32, BF16) for p in (0, 1, 2)]
+    return Library(isa, [*kernels, *(turned(isa, cut) for cut in (32, 38))])
 
 
 @pytest.mark.parametrize("parallel", [0, 1, 2])
@@ -60,6 +73,14 @@ def test_both_sides_of_a_cut_are_right(library: Library, isa: str, cut: int, dty
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(y, torch.cat([a, -b], 1))
+
+
+@pytest.mark.parametrize("cut", [32, 38])
+def test_pieces_whose_lanes_read_in_an_order_of_their_own_begin_at_vectors(library: Library, isa: str, cut: int) -> None:
+    a, b, y = torch.randn(cut), torch.randn(COLUMNS - cut), torch.empty(COLUMNS)
+    assert library.run(turned(isa, cut), a, b, y, sizes=[ROWS]) == 0
+    assert torch.equal(y, torch.cat([a.view(-1, 2).flip(1).view(-1), b.view(-1, 2).flip(1).view(-1)]))
+    assert bool(pieces_of(Facts(turned(isa, cut)))) is (cut == 32)
 
 
 def test_a_loop_is_cut_where_an_answer_changes() -> None:
