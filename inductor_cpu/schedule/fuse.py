@@ -119,7 +119,7 @@ class _Fuser:
                 self.notes.append(f"{nest.name} not with {group.members[0]}: it has {len(group.members)} loops already")
                 continue
             sink = earliest > position
-            if sink and not self._can_sink(group, position):
+            if sink and not self._can_move(position, len(self.items)):
                 self.notes.append(f"{nest.name} not with {group.members[0]}: another step lies between")
                 continue
             reason = join(group, nest, self.names)
@@ -127,9 +127,29 @@ class _Fuser:
                 group.reads |= reads
                 if sink:
                     self.items.append(self.items.pop(position))
+                self._join_producers(len(self.items) - 1 if sink else position)
                 return True
             self.notes.append(f"{nest.name} not with {group.members[0]}: {reason}")
         return False
+
+    def _join_producers(self, position: int) -> None:
+        """Let earlier groups that compute what a group reads become part of it: a nest that reads two of them has
+        joined the later one."""
+        group = self.items[position]
+        assert isinstance(group, Group)
+        for earlier in range(position - 1, max(position - WINDOW, 0) - 1, -1):
+            producer = self.items[earlier]
+            if not isinstance(producer, Group) or producer.gemm is not None or group.gemm is not None:
+                continue
+            if not producer.has_loops or not producer.writes & group.reads or not self._can_move(earlier, position):
+                continue
+            members, reads = group.members, producer.reads | group.reads
+            if join(producer, group.nest, self.names) is None:
+                producer.members[-1:] = members
+                producer.reads |= reads
+                self.items[position] = producer
+                del self.items[earlier]
+                position, group = position - 1, producer
 
     def _accesses(self, item: Item) -> tuple[set[str], set[str]]:
         """What an item reads and writes."""
@@ -164,11 +184,12 @@ class _Fuser:
             others = sorted(found - {*producers, *sharers}, reverse=True)
         return producers + sharers + others
 
-    def _can_sink(self, group: Group, position: int) -> bool:
-        """Whether the group may run after all later steps."""
-        for item in self.items[position + 1 :]:
+    def _can_move(self, position: int, end: int) -> bool:
+        """Whether a step may run after all others that come before number `end`."""
+        reads, writes = self._accesses(self.items[position])
+        for item in self.items[position + 1 : end]:
             item_reads, item_writes = self._accesses(item)
-            if group.writes & (item_reads | item_writes) or group.reads & item_writes:
+            if writes & (item_reads | item_writes) or reads & item_writes:
                 return False
         return True
 

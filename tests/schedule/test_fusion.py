@@ -90,6 +90,28 @@ def test_rms_norm_in_bfloat16_is_one_kernel() -> None:
     assert len(only_kernel(scheduled(fn, *inputs)).phases) == 2
 
 
+def test_cosine_similarity_takes_both_lengths_in_one_pass() -> None:
+    """The product reads two reductions; it joins the later one, and the earlier one joins both."""
+
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        lengths = (x * x).sum(1, keepdim=True).sqrt(), (y * y).sum(1, keepdim=True).sqrt()
+        return ((x / lengths[0]) * (y / lengths[1])).sum(1)
+
+    kernel = only_kernel(scheduled(fn, randn(8, 48), randn(8, 48)))
+    assert len(kernel.phases) == 2
+    assert len(kernel.phases[0].reduces) == 2
+
+
+def test_a_producer_stays_apart_where_a_step_between_changes_what_it_reads() -> None:
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        length = x.sum(1)
+        flipped = x.flip(1).cumsum(1)
+        x.copy_(flipped)
+        return (x * length[:, None] + y * y.sum(1)[:, None]).sum(1)
+
+    scheduled(run, randn(6, 32), randn(6, 32))
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_batch_norm_and_relu_in_channels_last_has_lanes_over_channels(training: bool) -> None:
     """With given statistics the root and the division of each channel are a kernel of their own, not done per pixel."""
