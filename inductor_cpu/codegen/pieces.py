@@ -106,5 +106,9 @@ def _answered(kernel: Kernel, turns: dict[int, tuple[int, bool]], begin: int) ->
         mask = None if not isinstance(instr, Load) or instr.mask is None else body[instr.mask]
         if isinstance(instr, Load) and isinstance(mask, Const):
             body[k] = replace(instr, mask=None) if mask.value else Const(instr.fill, instr.dtype)
+        elif isinstance(instr, Scalar) and instr.op == "logical_and":
+            sides = [body[j] for j in instr.args]
+            if all(isinstance(side, Const) for side in sides):
+                body[k] = Const(all(side.value for side in sides if isinstance(side, Const)), instr.dtype)
     access = tuple((k, kind) for k, kind in kernel.vector.access if k < 0 or isinstance(body[k], Load))
     return replace(kernel, body=tuple(body), vector=replace(kernel.vector, access=access))

@@ -13,12 +13,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inductor_cpu.codegen.analysis import Facts, store_operands
+from inductor_cpu.codegen.tiles import Tile
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.nodes import Load, Reduce, Scalar, Store
 from inductor_cpu.ir.ops import OPS
 
 #: How far ahead an access asks for memory: several times what is on its way at a time.
 AHEAD_BYTES = 2048
+
+#: The same beside a tile, which reads and writes many rows at a time: the first-level cache holds no more of each.
+TILE_AHEAD_BYTES = 256
+
+#: A row of fewer tiles is over before what it asks for arrives.
+LEAST_TILES = 16
 
 #: Loops with gaps between what they touch are stepped over as a whole if that is no more than this.
 NEAR_BYTES = 8 << 10
@@ -49,6 +56,8 @@ class Ahead:
 def plan_ahead(facts: Facts, units: int) -> dict[int, Ahead]:
     """Access (as in `VectorPlan.access`) -> how it asks for memory ahead, for those that do. units: per vector, where
     the lanes are results of a reduction."""
+    if facts.tile is not None and _has_rows_of_tiles(facts, facts.tile):
+        return _beside_tiles(facts, facts.tile)
     passes = _passes(facts)
     found: dict[int, Ahead] = {}
     for access in facts.access:
@@ -66,6 +75,34 @@ def plan_ahead(facts: Facts, units: int) -> dict[int, Ahead]:
     return found
 
 
+def _has_rows_of_tiles(facts: Facts, tile: Tile) -> bool:
+    """Whether the innermost loop goes from tile to tile along the lanes, for long."""
+    kernel, vector = facts.kernel, facts.kernel.vector.loop
+    assert vector is not None
+    size = _size(vector)
+    inside = kernel.outer.index(vector) > kernel.outer.index(tile.loop)
+    return inside and (size is None or size >= LEAST_TILES * kernel.vector.lanes)
+
+
+def _beside_tiles(facts: Facts, tile: Tile) -> dict[int, Ahead]:
+    """Accesses in a row of tiles: the lanes of the next tile, or some bytes on in each row of a plain access."""
+    vector = facts.kernel.vector.loop
+    assert vector is not None
+    found: dict[int, Ahead] = {}
+    for access in facts.access:
+        known = _is_tiled(tile, access) or facts.load_access(access) == "contiguous"
+        stride = _stride(facts.address(access), vector)
+        if not known or not stride or not _is_plain(facts, access) or not _is_much(facts, access):
+            continue
+        near = TILE_AHEAD_BYTES // _itemsize(facts, access)
+        found[access] = Ahead(near if stride == 1 else stride * facts.kernel.vector.lanes)
+    return found
+
+
+def _is_tiled(tile: Tile | None, access: int) -> bool:
+    return tile is not None and (access in tile.loads or -1 - access in tile.stores)
+
+
 def _itemsize(facts: Facts, access: int) -> int:
     if access < 0:
         return facts.kernel.body[facts.kernel.stores[-1 - access].value].dtype.itemsize
@@ -74,14 +111,20 @@ def _itemsize(facts: Facts, access: int) -> int:
 
 def _streams(facts: Facts, access: int) -> bool:
     """Whether an access reads all of much memory, in an order that is known, and needs it soon after."""
+    if _is_tiled(facts.tile, access) or not _is_plain(facts, access):
+        return False
+    return facts.load_access(access) == "contiguous" and _is_much(facts, access)
+
+
+def _is_plain(facts: Facts, access: int) -> bool:
+    """Whether it depends on loops only where an access goes, and that it goes there."""
     instr = facts.kernel.body[access] if access >= 0 else facts.kernel.stores[-1 - access]
     assert isinstance(instr, (Load, Store))
-    tiled = facts.tile is not None and (access in facts.tile.loads or -1 - access in facts.tile.stores)
-    if instr.mask is not None or tiled or facts.load_access(access) != "contiguous":
-        return False
+    return instr.mask is None and not any(symbol.kind == "value" for symbol in facts.address(access).symbols)
+
+
+def _is_much(facts: Facts, access: int) -> bool:
     address = facts.address(access)
-    if any(symbol.kind == "value" for symbol in address.symbols):
-        return False
     loops = (*facts.kernel.outer, *facts.kernel.inner)
     touched = _points(loop for loop in loops if address.coefficient(loop) != 0)
     return touched is None or touched * _itemsize(facts, access) >= STREAM_BYTES

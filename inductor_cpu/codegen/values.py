@@ -146,18 +146,26 @@ class Values:
         """A name that belongs to the tile's loop."""
         return "" if self.facts.tile is None else f"{self.symbol(self.facts.tile.loop)}_{suffix}"
 
-    def _tile_move(self, function: str, buffer: str, expr: Expr, tile: str) -> str:
+    def _tile_move(self, kind: str, access: int, tile: str) -> None:
+        """Write the load or the store of a whole tile, and the request for the next one. The stride is that of the
+        lanes."""
         assert self.facts.tile is not None
-        stride = self._vector_index.stride(expr)
+        instr = self.kernel.body[access] if access >= 0 else self.kernel.stores[-1 - access]
+        assert isinstance(instr, (Load, Store))
+        stride = self._vector_index.stride(instr.index[0])
         if stride is None:
-            raise InternalError(STAGE, f"{self.kernel.label}: no stride in {expr}")
-        start = expr.substitute({self.facts.tile.loop: of(self._tile_start)})
+            raise InternalError(STAGE, f"{self.kernel.label}: no stride in {instr.index[0]}")
+        start = instr.index[0].substitute({self.facts.tile.loop: of(self._tile_start)})
         count = f"{self.tile_name('end')} - {self.tile_name('start')}"
-        place = self.address(buffer, start)
-        return f"icpu::{function}({place}, {self.expr(stride)}, {count}, lanes, {tile});"
+        place, step = self.address(instr.buffer, start), self.expr(stride)
+        if access in self._ahead:
+            function = "fetch_tile" if access >= 0 else "fetch_tile_to_write"
+            there = self.expr(start + self._ahead[access].distance)
+            self.writer.line(f"icpu::{function}({self._pointer(instr.buffer)}, {there}, {step}, lanes);")
+        self.writer.line(f"icpu::{kind}_tile({place}, {step}, {count}, lanes, {tile});")
 
     def open_tiles(self) -> None:
-        """Declare the tiles and fill those that are loaded. The stride is that of the lanes."""
+        """Declare the tiles and fill those that are loaded."""
         tile = self.facts.tile
         assert tile is not None
         named = [(f"tile_v{k}", self.kernel.body[k].dtype) for k in sorted(tile.loads)]
@@ -165,16 +173,17 @@ class Values:
         for name, dtype in named:
             self.writer.line(f"alignas(64) {LANE[dtype]} {name}[icpu::kLanes * icpu::kLanes];")
         for k in sorted(tile.loads):
-            load = self.kernel.body[k]
-            assert isinstance(load, Load)
-            self.writer.line(self._tile_move("load_tile", load.buffer, load.index[0], f"tile_v{k}"))
+            self._tile_move("load", k, f"tile_v{k}")
 
     def close_tiles(self) -> None:
         """Write the tiles that are stored."""
         assert self.facts.tile is not None
         for n in sorted(self.facts.tile.stores):
-            store = self.kernel.stores[n]
-            self.writer.line(self._tile_move("store_tile", store.buffer, store.index[0], f"tile_s{n}"))
+            self._tile_move("store", -1 - n, f"tile_s{n}")
+
+    def _is_tiled(self, access: int) -> bool:
+        tile = self.facts.tile
+        return tile is not None and (access in tile.loads or -1 - access in tile.stores)
 
     def _tile_row(self, name: str) -> str:
         assert self.facts.tile is not None
@@ -239,9 +248,9 @@ class Values:
         return f"{self.operand(load.mask, vector=False)} ? {text} : {self._fill(load, vector=vector)}"
 
     def _fetch_ahead(self, access: int, buffer: str, function: str) -> None:
-        """Ask for memory that a load (or the store number -1 - access) will need later."""
+        """Ask for memory that a load (or the store number -1 - access) will need later; tiles ask for themselves."""
         ahead = self._ahead.get(access)
-        if ahead is None or (ahead.phase is not None and ahead.phase != self.phase):
+        if ahead is None or self._is_tiled(access) or (ahead.phase is not None and ahead.phase != self.phase):
             return
         there = self.expr(self.facts.address(access) + ahead.distance)
         suffix = "_far" if ahead.far else ""

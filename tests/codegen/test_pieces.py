@@ -76,7 +76,9 @@ def test_both_sides_of_a_cut_are_right(library: Library, isa: str, cut: int, dty
 
 
 @pytest.mark.parametrize("cut", [32, 38])
-def test_pieces_whose_lanes_read_in_an_order_of_their_own_begin_at_vectors(library: Library, isa: str, cut: int) -> None:
+def test_pieces_whose_lanes_read_in_an_order_of_their_own_begin_at_vectors(
+    library: Library, isa: str, cut: int
+) -> None:
     a, b, y = torch.randn(cut), torch.randn(COLUMNS - cut), torch.empty(COLUMNS)
     assert library.run(turned(isa, cut), a, b, y, sizes=[ROWS]) == 0
     assert torch.equal(y, torch.cat([a.view(-1, 2).flip(1).view(-1), b.view(-1, 2).flip(1).view(-1)]))

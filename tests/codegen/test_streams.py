@@ -70,8 +70,14 @@ def test_pieces_of_rows_are_asked_for_in_the_order_of_the_loops() -> None:
 
 
 def test_loops_too_short_for_the_distance_are_stepped_over_as_a_whole() -> None:
-    """The same number of bytes ahead without a look at the gaps would be lines that another kernel writes."""
-    assert ahead(from_models("patch_merging", BF16)) == [Ahead(2 * 56 * 96)] * 2
+    """The same number of bytes ahead without a look at the gaps would be lines that nobody reads."""
+
+    def quarter(x: torch.Tensor) -> torch.Tensor:
+        return x[:, ::2, ::2] + 1
+
+    (kernel,) = kernels(schedule_of(lower(quarter, torch.empty(32, 56, 56, 96, dtype=BF16))))
+    load, store = ahead(Facts(kernel))
+    assert (load, store) == (Ahead(2 * 56 * 96), Ahead(1024))
 
 
 def test_rows_at_indices_from_memory_and_masked_rows_are_not_asked_for() -> None:
@@ -202,3 +208,17 @@ def test_low_precision_that_is_only_moved_keeps_its_bits(library: Library, isa: 
 def test_low_precision_that_is_computed_with_stays_float() -> None:
     kernel = from_models("gelu", BF16).kernel
     assert as_bits(kernel) is kernel
+
+
+def test_a_row_of_tiles_asks_for_the_next_tile_and_for_little_of_each_row_beside_it() -> None:
+    def turned(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.t() + y
+
+    (kernel,) = kernels(schedule_of(lower(turned, torch.empty(1024, 1024), torch.empty(1024, 1024))))
+    facts = Facts(kernel)
+    if facts.tile is None:
+        pytest.skip("no vectors")
+    (tiled,) = facts.tile.loads
+    plan = plan_ahead(facts, 1)
+    assert plan.pop(tiled) == Ahead(16 * 1024)
+    assert list(plan.values()) == [Ahead(64)] * 2

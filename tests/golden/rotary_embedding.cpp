@@ -1,6 +1,6 @@
 // Loops: i0 < 2, i1 < 9, i2 < 32, the first 3 shared among threads.
 // Vectors: 16 lanes (avx512) along i2, pointwise.
-extern "C" int64_t icpu_816558dccf801181ff81f936(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_9cbd9e8b3c6942822e3511ce(void* const* buffers, const int64_t* sizes) {
   float* const p0 = static_cast<float*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   const float* const p2 = static_cast<const float*>(buffers[2]);
@@ -14,11 +14,10 @@ extern "C" int64_t icpu_816558dccf801181ff81f936(void* const* buffers, const int
       const auto v0 = icpu::load(p1 + i0 * 288 + i1 * 32 + i2, lanes);
       const auto v1 = icpu::load(p2 + i1 * 32 + i2, lanes);
       const auto v2 = v0 * v1;
-      const auto v6 = true ? icpu::load(p1 + 16 + i0 * 288 + i1 * 32 + i2, lanes) : lanes.vec(0.0f);
+      const auto v6 = icpu::load(p1 + 16 + i0 * 288 + i1 * 32 + i2, lanes);
       const auto v7 = -v6;
       const auto v9 = true ? v7 : lanes.vec(0.0f);
-      const auto v11 = false ? icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes) : lanes.vec(0.0f);
-      const auto v12 = true ? v9 : v11;
+      const auto v12 = true ? v9 : lanes.vec(0.0f);
       const auto v13 = icpu::load(p3 + i1 * 32 + i2, lanes);
       const auto v14 = v12 * v13;
       const auto v15 = v2 + v14;
@@ -28,11 +27,10 @@ extern "C" int64_t icpu_816558dccf801181ff81f936(void* const* buffers, const int
       const auto v0 = icpu::load(p1 + i0 * 288 + i1 * 32 + i2, lanes);
       const auto v1 = icpu::load(p2 + i1 * 32 + i2, lanes);
       const auto v2 = v0 * v1;
-      const auto v6 = false ? icpu::load(p1 + 16 + i0 * 288 + i1 * 32 + i2, lanes) : lanes.vec(0.0f);
-      const auto v7 = -v6;
-      const auto v9 = false ? v7 : lanes.vec(0.0f);
-      const auto v11 = true ? icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes) : lanes.vec(0.0f);
-      const auto v12 = false ? v9 : v11;
+      const float v7 = -0.0f;
+      const float v9 = false ? v7 : 0.0f;
+      const auto v11 = icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes);
+      const auto v12 = false ? lanes.vec(v9) : v11;
       const auto v13 = icpu::load(p3 + i1 * 32 + i2, lanes);
       const auto v14 = v12 * v13;
       const auto v15 = v2 + v14;

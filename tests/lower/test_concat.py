@@ -59,6 +59,31 @@ def test_other_results_are_written_region_by_region(name: str) -> None:
     assert not is_selection(lower(fn, *(torch.randn(4, 4) for _ in range(parts))))
 
 
+def both(x: torch.Tensor, y: torch.Tensor) -> Tensors:
+    return torch.cat([x, y], 1), x.amax((2, 3))
+
+
+CHANNELS: dict[str, tuple[Callable[..., object], bool]] = {
+    "inputs": (lambda x, y: torch.cat([x, y], 1), True),
+    "computed_point_by_point": (lambda x, y: torch.cat([x.relu(), y * 2], 1), True),
+    "read_by_a_reduction": (lambda x, y: torch.cat([x, y], 1).amax((2, 3)), True),
+    "along_another_dimension": (lambda x, y: torch.cat([x, x + 1], 2), False),
+    "narrow": (lambda x, y: torch.cat([x[:, :8], y], 1), False),
+    "computed_by_a_reduction": (lambda x, y: torch.cat([x, y - y.amax(1, keepdim=True)], 1), False),
+    "computed_and_read_elsewhere": (lambda x, y: both(x.relu(), y), False),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", CHANNELS)
+def test_parts_of_rows_of_memory_are_selected_unless_another_kernel_can_store_them(
+    name: str, dtype: torch.dtype
+) -> None:
+    fn, selected = CHANNELS[name]
+    inputs = [torch.randn(2, n, 3, 5).to(dtype).contiguous(memory_format=torch.channels_last) for n in (16, 40)]
+    assert is_selection(check(fn, *inputs)) is selected
+
+
 def rotary(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     first, second = q.chunk(2, -1)
     return q * cos + torch.cat((-second, first), -1) * sin
