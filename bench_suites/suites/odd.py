@@ -89,6 +89,14 @@ class Differs(nn.Module):
         return x + 2 if torch.compiler.is_compiling() else x + 1
 
 
+class Fills(nn.Module):
+    """Makes a tensor of the default dtype from the least number of its input's."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """A pointwise function."""
+        return torch.maximum(torch.sin(x), torch.full((), torch.finfo(x.dtype).min))
+
+
 class Counts(nn.Module):
     """Adds the mean of its inputs to a buffer, as a batch norm does in training."""
 
@@ -118,6 +126,7 @@ KINDS: dict[str, type[nn.Module]] = {
     "differs": Differs,
     "stale": Stale,
     "counts": Counts,
+    "fills": Fills,
     "works_too": Works,
 }
 

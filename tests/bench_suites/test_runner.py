@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from bench_suites import run, supervise
 from bench_suites.__main__ import main, parser
@@ -71,6 +72,11 @@ def test_a_backend_that_is_wrong_at_its_second_call_is_no_pass() -> None:
 def test_a_step_that_changes_buffers_is_checked_twice_from_the_same_start() -> None:
     row = run_job(Job("odd", "counts", ("eager", "icpu"), mode="training", repeat=0))
     assert row["status"] == "pass", row
+
+
+def test_a_model_that_fails_with_the_default_type_has_a_reference_in_double_precision() -> None:
+    assert run_job(odd("fills"))["eager_error"] < 1e-6
+    assert torch.get_default_dtype() == torch.float32
 
 
 def test_no_round_checks_without_timing() -> None:
