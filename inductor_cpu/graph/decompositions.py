@@ -9,6 +9,7 @@ The table is torch's own: core ATen decompositions plus those of `_EXTRA`. Taken
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -75,8 +76,16 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
     fma = getattr(torch.ops.prims, "fma", None)  # there once Dynamo has taken an in-place addcmul or addcdiv apart
     if fma is not None:
         table[fma.default] = _fma
+    log_sigmoid = aten.log_sigmoid_forward.default
+    table[log_sigmoid] = functools.partial(_first_contiguous, decomposition_table[log_sigmoid])
     excluded = {op for name in _WHOLE for op in _overloads(name)} | set(lowered)
     return {op: function for op, function in table.items() if op not in excluded and not _is_random(op)}
+
+
+def _first_contiguous(function: Callable[..., Any], x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The results of a decomposition, the first of them contiguous as that of ATen's kernel."""
+    first, *others = function(x)
+    return first.contiguous(), *others
 
 
 def _fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor) -> Any:

@@ -33,6 +33,8 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "logical_and": lambda: torch.logical_and(X, SMALL.t()[:, :3].t()[0, 0]),
     "logical_or of broadcast": lambda: torch.logical_or(torch.randn(10, 1, 5).permute(2, 1, 0), torch.randn(10, 5).t()),
     "floor division": lambda: SMALL // torch.tensor(0.3),
+    "logsigmoid": lambda: F.logsigmoid(X),
+    "logsigmoid of a contiguous tensor": lambda: F.logsigmoid(IMAGE),
     "xlogy": lambda: torch.xlogy(X, SMALL[:, :1]),
     "pooling of heads of one element": lambda: F.avg_pool1d((HEADS + 1).transpose(1, 2).flatten(2), 2, 2, 1),
     "pooling of their attention": lambda: F.avg_pool1d(
