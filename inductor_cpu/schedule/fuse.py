@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from math import prod
 from typing import Union
 
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
@@ -25,6 +26,8 @@ MAX_BUFFERS = 32
 MAX_ELEMENTS = 256
 #: How many of the latest groups a nest is compared with.
 WINDOW = 12
+#: Points of the inner loops whose operands a second-level cache holds.
+ROW_POINTS = 1 << 15
 #: Nests up to which a group takes in others that only read what it reads.
 HORIZONTAL = 16
 
@@ -143,6 +146,8 @@ class _Fuser:
                 continue
             if not producer.has_loops or not producer.writes & group.reads or not self._can_move(earlier, position):
                 continue
+            if not all(map(_keeps_rows_in_cache, (producer, group))):
+                continue
             members, reads = group.members, producer.reads | group.reads
             if join(producer, group.nest, self.names) is None:
                 producer.members[-1:] = members
@@ -192,6 +197,17 @@ class _Fuser:
             if writes & (item_reads | item_writes) or reads & item_writes:
                 return False
         return True
+
+
+def _keeps_rows_in_cache(group: Group) -> bool:
+    """Whether a later pass over the inner loops finds in a cache what an earlier one has read: short rows of
+    neighbours. Long columns come from memory in every pass, and are read best by kernels that do little else."""
+    if not group.inner:
+        return True
+    sizes = [1 if loop.size is None else loop.size.as_int for loop in group.inner]
+    rows = [i.index[0] for i in group.nest.body if isinstance(i, Load) and i.index[0].symbols & set(group.inner)]
+    short = None not in sizes and prod(size or 1 for size in sizes) <= ROW_POINTS
+    return short and all(address.coefficient(group.inner[-1]) == 1 for address in rows)
 
 
 def _names(symbols: Iterable[Sym]) -> set[str]:

@@ -102,6 +102,16 @@ def test_cosine_similarity_takes_both_lengths_in_one_pass() -> None:
     assert len(kernel.phases[0].reduces) == 2
 
 
+def test_long_columns_are_folded_by_kernels_of_their_own() -> None:
+    """Every pass over them comes from memory; kernels that do one thing each read whole rows of them at a time."""
+
+    def fn(x: Tensor, y: Tensor) -> Tensor:
+        lengths = (x * x).sum(0, keepdim=True).sqrt(), (y * y).sum(0, keepdim=True).sqrt()
+        return ((x / lengths[0]) * (y / lengths[1])).sum(0)
+
+    assert len(kernels(scheduled(fn, randn(96, 48), randn(96, 48)))) == 2
+
+
 def test_a_producer_stays_apart_where_a_step_between_changes_what_it_reads() -> None:
     def run(x: Tensor, y: Tensor) -> Tensor:
         length = x.sum(1)
