@@ -67,9 +67,13 @@ def note(kernel: Kernel) -> str:
 def _touched(kernel: Kernel, address: Expr, dtype: torch.dtype) -> int:
     """Bytes of the elements at an address over all loops, if different points touch different ones."""
     symbols = set(address.symbols)
-    stack = list(value_positions((address,)))
+    stack, seen = list(value_positions((address,))), set[int]()
     while stack:
-        instruction = kernel.body[stack.pop()]
+        position = stack.pop()
+        if position in seen:  # values of a search are read twice at every step: paths double
+            continue
+        seen.add(position)
+        instruction = kernel.body[position]
         symbols |= set(loop_symbols(instruction))
         stack.extend(operands(instruction))
     loops: list[Sym] = [loop for loop in (*kernel.outer, *kernel.inner) if loop in symbols]
