@@ -13,7 +13,7 @@ processor fetches what lies between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import fx
@@ -83,17 +83,25 @@ def _are_parts_of_rows(ctx: Lowering, node: fx.Node, parts: Sequence[TensorValue
         stored = [store.buffer for store in maker.stores] if isinstance(maker, LoopNest) else []
         makers.update(dict.fromkeys([maker.accumulator] if isinstance(maker, Gemm) else stored, maker))
     once = all(len(part.users) == 1 for part in node.all_input_nodes if part.op == "call_function")
-    return all(_can_be_inlined(part.buffer, makers, once) for part in parts)
+    return all(maker is None or (once and _is_pointwise(maker)) for maker in _makers_behind(parts, makers))
 
 
-def _can_be_inlined(buffer: str, makers: Mapping[str, Node], once: bool) -> bool:
-    """Whether a buffer is in memory anyway, or computed from such point by point. once: parts have no other readers."""
-    maker = makers.get(buffer)
-    if maker is None:
-        return True
-    if not isinstance(maker, LoopNest) or maker.reduce_dims or not once:
-        return False
-    return all(_can_be_inlined(i.buffer, makers, once) for i in maker.body if isinstance(i, Load))
+def _makers_behind(parts: Sequence[TensorValue], makers: Mapping[str, Node]) -> Iterator[Node | None]:
+    """What makes each buffer that the parts are computed from, themselves included, point by point; each once."""
+    pending, seen = [part.buffer for part in parts], set[str]()
+    while pending:
+        buffer = pending.pop()
+        if buffer in seen:
+            continue
+        seen.add(buffer)
+        maker = makers.get(buffer)
+        yield maker
+        if isinstance(maker, LoopNest):
+            pending.extend(i.buffer for i in maker.body if isinstance(i, Load))
+
+
+def _is_pointwise(maker: Node) -> bool:
+    return isinstance(maker, LoopNest) and not maker.reduce_dims
 
 
 def _is_elementwise(node: fx.Node) -> bool:

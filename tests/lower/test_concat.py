@@ -84,6 +84,17 @@ def test_parts_of_rows_of_memory_are_selected_unless_another_kernel_can_store_th
     assert is_selection(check(fn, *inputs)) is selected
 
 
+def test_parts_behind_many_paths_are_looked_at_once() -> None:
+    """Each step reads the last value twice, by two operators: the paths back to the input double with each."""
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for _ in range(60):
+            x = x.neg() * x.relu()
+        return torch.cat([x, y], 1)
+
+    assert is_selection(lower(fn, torch.randn(2, 16), torch.randn(2, 16)))
+
+
 def rotary(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     first, second = q.chunk(2, -1)
     return q * cos + torch.cat((-second, first), -1) * sin
