@@ -160,7 +160,7 @@ class StrideSpreader:
             return
         target: Any = node.target
         after = compute_fake(target, node.args, node.kwargs)
-        if _strides(node.meta.get("val")) != _strides(after):
+        if _places(node.meta.get("val")) != _places(after):
             node.meta.setdefault("value_before", node.meta.get("val"))
             node.meta["val"] = after
             self._dirty.add(node)
@@ -217,6 +217,7 @@ def copy_with_strides(graph: fx.Graph, node: fx.Node, source: fx.Node, strides: 
         return add(graph, aten.permute.default, packed, back)
 
 
-def _strides(value: Any) -> Any:
+def _places(value: Any) -> Any:
+    """Where the elements of tensors lie: a scalar that is a view has no strides, but an offset."""
     leaves = torch.utils._pytree.tree_leaves(value)
-    return [tuple(v.stride()) for v in leaves if isinstance(v, torch.Tensor)]
+    return [(tuple(v.stride()), v.storage_offset()) for v in leaves if isinstance(v, torch.Tensor)]

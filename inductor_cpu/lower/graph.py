@@ -15,7 +15,7 @@ from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.nodes import Buffer, Extern, InputSpec, Program, SizeBinding, View
 from inductor_cpu.ir.ops import LOOP_DTYPES
-from inductor_cpu.lower import extern, float8, in_place, residual
+from inductor_cpu.lower import aliases, extern, float8, in_place, residual
 from inductor_cpu.lower.computed import definition, size_function
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.rules import RULES
@@ -38,6 +38,8 @@ class _GraphLowering:
         self.bindings: list[SizeBinding] = []
         self.bound: set[Sym] = set()
         self.floats: dict[Any, View] = {}  # sympy symbols of floats that tensors hold
+        self.roots: dict[fx.Node, fx.Node] = {}  # of the results
+        self.copies: dict[tuple[fx.Node, tuple[Expr, ...]], TensorValue] = {}  # of values that results are made of
         self.results: tuple[Any, ...] = ()
 
     def run(self) -> Program:
@@ -202,6 +204,7 @@ class _GraphLowering:
         values: Any = node.args[0]
         items = list(values) if isinstance(values, (tuple, list)) else [values]
         promised = node.meta.get("result_strides", [None] * len(items))
+        self.roots = {item: aliases.root(item) for item in items if isinstance(self.env.get(item), TensorValue)}
         results = []
         first: dict[View, fx.Node] = {}
         made: dict[tuple[fx.Node, tuple[Expr, ...]], View] = {}  # a value that is returned twice is one tensor
@@ -218,18 +221,49 @@ class _GraphLowering:
 
     def result(self, node: fx.Node, value: TensorValue, strides: tuple[Expr, ...]) -> View:
         """A tensor result, with the strides that were promised: by a graph pass that changed layouts, or by the fake
-        value."""
-        view = self.ctx.strided(value)
-        # A result is no view of an input that the program updates, unless it is that input.
-        if value.buffer in self.ctx.overwrites.values() and node.target is not torch.ops.aten.copy_.default:
-            view = None
-        if view is None or not extern.same_strides(view, strides):
-            view = self.ctx.strided(self.ctx.copy(node, value, strides))
-            assert view is not None
+        value. As in eager mode it is a view of the value that it is part of, at the same offset (see aliases.py)."""
+        view = self.part_of_root(node, value, strides)
+        if view is None:
+            view = self.view_with(node, value, strides)
         buffer = self.ctx.buffers[view.buffer]
         if buffer.kind == "temp":
             self.ctx.buffers[view.buffer] = replace(buffer, kind="output")
         return replace(view, strides=strides)
+
+    def part_of_root(self, node: fx.Node, value: TensorValue, strides: tuple[Expr, ...]) -> View | None:
+        """A result as a view of its root; None for a root itself, and for a lone view that starts where its root starts
+        and would need a copy of all of it."""
+        root = self.roots[node]
+        given = self.env[root]
+        if root is node or not isinstance(given, TensorValue) or strides != stride_exprs(meta_of(node).stride()):
+            return None
+        offset, layout = aliases.offset_in(node, root), stride_exprs(meta_of(root).stride())
+        shared = list(self.roots.values()).count(root) > 1
+        if offset == 0 and not shared and not self.lies_as(root, given, layout):
+            return None
+        base = self.view_with(root, given, layout)
+        own = self.ctx.strided(value)
+        if own is not None and own.buffer == base.buffer:
+            return replace(own, strides=strides)
+        return View(base.buffer, value.sizes, strides, base.offset + offset)
+
+    def view_with(self, node: fx.Node, value: TensorValue, strides: tuple[Expr, ...]) -> View:
+        """A value where it lies if it has these strides there, else a copy; one copy for all that ask."""
+        if self.lies_as(node, value, strides):
+            view = self.ctx.strided(value)
+        else:
+            if (node, strides) not in self.copies:
+                self.copies[node, strides] = self.ctx.copy(node, value, strides)
+            view = self.ctx.strided(self.copies[node, strides])
+        assert view is not None
+        return view
+
+    def lies_as(self, node: fx.Node, value: TensorValue, strides: tuple[Expr, ...]) -> bool:
+        # A result is no view of an input that the program updates, unless it is that input.
+        if value.buffer in self.ctx.overwrites.values() and node.target is not torch.ops.aten.copy_.default:
+            return False
+        view = self.ctx.strided(value)
+        return view is not None and extern.same_strides(view, strides)
 
 
 def _symbolic_numbers(fakes: Any) -> Iterator[torch.SymInt | torch.SymBool]:

@@ -195,6 +195,50 @@ def test_one_input(function: Callable[..., Any]) -> None:
     check(function, one(3, 4), calls=2, compiled=function not in (view_of_view, a_chunk_and_a_split))
 
 
+def rows_of_input(x: Tensor) -> Tensor:
+    return x[:, 1:].reshape(-1, 2, 2, 16)
+
+
+def part_of_rows_of_input(x: Tensor) -> Tensor:
+    return x[:, 1:].reshape(-1, 2, 2, 16).transpose(0, 1)[..., 2:]
+
+
+def value_and_its_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    return y, y[:, 1:].reshape(-1, 2, 2, 16)
+
+
+def rows_of_written_input(x: Tensor) -> Tensor:
+    v = x[:, 1:].reshape(-1, 2, 2, 16)
+    v.mul_(2)
+    return v[1:]
+
+
+def rows_and_their_copies(x: Tensor) -> tuple[Tensor, ...]:
+    v = x[:, 1:].reshape(-1, 2, 2, 16)
+    return v.clone(), v.reshape(-1), v * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [rows_of_input, part_of_rows_of_input, value_and_its_rows, rows_of_written_input, rows_and_their_copies],
+)
+def test_view_at_an_offset_whose_strides_are_known_at_run_time_only(function: Callable[..., Any]) -> None:
+    check(function, one(32, 17), calls=2, dynamic=True)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_parts_of_a_convolution_whose_layout_was_changed(whole: bool) -> None:
+    layer = torch.nn.Conv2d(3, 8, 3).requires_grad_(False)
+
+    def parts(x: Tensor) -> tuple[Tensor, ...]:
+        y = layer(x)
+        return (y[0, 1, 1, 1], y[1, 2, 3, 3], y[1:], y[:, 2:]) + ((y,) if whole else ())
+
+    with torch.no_grad():
+        check(parts, one(2, 3, 6, 6), dynamic=True)
+
+
 @pytest.mark.parametrize("function", cases([write_by_index], [results_of_one_value, write_through_a_view_of_a_view]))
 def test_one_input_under_dynamic_shapes(function: Callable[..., Any]) -> None:
     check(function, one(3, 4), calls=2, dynamic=True)
