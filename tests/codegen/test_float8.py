@@ -12,7 +12,7 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import FLOAT8
 
 from .build import BF16, F16, F32, F64, U8, Build
-from .harness import Library, available
+from .harness import Library
 
 DTYPES = sorted(FLOAT8, key=str)
 WIDE = (F32, F64, BF16, F16)
@@ -33,11 +33,6 @@ def there_and_back(isa: str, dtype: torch.dtype) -> Kernel:
     b = Build()
     b.store("Y", of(I), b.cast(b.cast(b.load("X", of(I), F32), dtype), F32))
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
-
-
-@pytest.fixture(scope="module", params=available())
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

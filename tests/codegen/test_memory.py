@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-from collections.abc import Iterator
 from functools import cache, partial
 
 import pytest
@@ -14,8 +11,8 @@ from inductor_cpu.ir.index import Expr, Func, loop_var, of, size_symbol, value_s
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import LOOP_DTYPES
 
-from .build import BOOL, F32, F64, I32, I64, U8, Build
-from .harness import Library, available
+from .build import BOOL, F32, F64, I32, I64, Build
+from .harness import Library
 
 DTYPES = sorted(LOOP_DTYPES, key=str)
 N = size_symbol("n")
@@ -41,16 +38,6 @@ def kernels(isa: str) -> dict[str, Kernel]:
         found[name("cast", dtype)] = cast(isa, dtype)
         found[name("short_strides", dtype)] = short_strides(isa, dtype)
     return found | {kind: build(isa) for kind, build in SINGLE.items()}
-
-
-@pytest.fixture(scope="module", params=available())
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def library(isa: str) -> Library:
-    return Library(isa, kernels(isa).values())
 
 
 # -- the kernels -----------------------------------------------------------------------------------------------------
@@ -338,19 +325,6 @@ def test_access(library: Library, isa: str, dtype: torch.dtype, kind: str) -> No
         got = output(dtype, 2 * n + 40)
         run(library, isa, name(kind, dtype), *ins, got, n=n)
         torch.testing.assert_close(got, want, rtol=0, atol=0)
-
-
-@pytest.fixture(scope="module")
-def last_page() -> Iterator[torch.Tensor]:
-    """A page of bytes; whoever reads beyond it ends the process."""
-    size = mmap.PAGESIZE
-    pages = mmap.mmap(-1, 2 * size)
-    page = torch.frombuffer(pages, dtype=U8)
-    address, protect = page.data_ptr() + size, ctypes.CDLL(None).mprotect
-    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    assert protect(address, size, 0) == 0
-    yield page[:size]
-    assert protect(address, size, mmap.PROT_READ | mmap.PROT_WRITE) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

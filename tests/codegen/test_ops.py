@@ -17,9 +17,8 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import FLOAT8, INDEX_CHECKS, LOOP_DTYPES, OPS, accepts
 
 from .build import BF16, BOOL, F16, F32, F64, I64, Build
-from .harness import Library, available
+from .harness import Library
 
-ISAS = available()
 DTYPES = sorted(LOOP_DTYPES, key=str)
 DIVIDING = {"floordiv", "truncdiv", "fmod", "remainder"}
 SKIP = {"check_index", "check_element", "where"}  # tests of their own
@@ -82,11 +81,6 @@ def kernel_of(group: Group, isa: str) -> Kernel:
     for op in ops_of(group):
         b.store(op, of(I), b.op(op, *args))
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
-
-
-@pytest.fixture(scope="module", params=ISAS)
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -17,7 +14,7 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import constant_lanes, lane_order
 from inductor_cpu.ir.ops import LOOP_DTYPES
 
-from .build import BF16, BOOL, F32, I64, U8, Build
+from .build import BF16, BOOL, F32, I64, Build
 from .harness import Library, available, target
 
 ISAS = [isa for isa in available() if isa != "scalar"]
@@ -66,24 +63,6 @@ def kernels(isa: str) -> dict[tuple[str, torch.dtype], Kernel]:
 @pytest.fixture(scope="module", params=ISAS)
 def isa(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def library(isa: str) -> Library:
-    return Library(isa, kernels(isa).values())
-
-
-@pytest.fixture(scope="module")
-def last_page() -> Iterator[torch.Tensor]:
-    """A page of bytes; whoever reads beyond it ends the process."""
-    size = mmap.PAGESIZE
-    pages = mmap.mmap(-1, 2 * size)
-    page = torch.frombuffer(pages, dtype=U8)
-    address, protect = page.data_ptr() + size, ctypes.CDLL(None).mprotect
-    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    assert protect(address, size, 0) == 0
-    yield page[:size]
-    assert protect(address, size, mmap.PROT_READ | mmap.PROT_WRITE) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

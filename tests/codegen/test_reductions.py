@@ -167,11 +167,6 @@ def kernels(isa: str) -> dict[str, Kernel]:
     return found
 
 
-@pytest.fixture(scope="module", params=available())
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
 def run(isa: str) -> Callable[..., int]:
     library = Library(isa, kernels(isa).values())

@@ -54,11 +54,6 @@ def kernel_of(isa: str, dtype: torch.dtype) -> Kernel:
     return b.kernel(isa, [I], vector=I, sizes=[N])
 
 
-@pytest.fixture(scope="module", params=ISAS)
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
 def library(isa: str) -> Library:
     kernels = [kernel_of(isa, dtype) for dtype in (BF16, F16)]

@@ -12,7 +12,7 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import FLOAT8, LOOP_DTYPES
 
 from .build import BOOL, F32, I64, Build
-from .harness import Library, available
+from .harness import Library
 
 DTYPES = sorted(LOOP_DTYPES, key=str)
 ADDED = sorted(LOOP_DTYPES - FLOAT8, key=str)
@@ -58,16 +58,6 @@ def one_place(isa: str) -> Kernel:
     x = b.load("X", of(value_symbol(zero, 1)) + 3, F32, "uniform")
     b.store("Y", of(value_symbol(zero, 1)) + 2, x, "uniform", "add")
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
-
-
-@pytest.fixture(scope="module", params=available())
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def library(isa: str) -> Library:
-    return Library(isa, kernels(isa).values())
 
 
 def numbers(dtype: torch.dtype, *shape: int) -> torch.Tensor:

@@ -65,11 +65,6 @@ def isa(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
-def library(isa: str) -> Library:
-    return Library(isa, kernels(isa).values())
-
-
 @pytest.mark.parametrize(("dtype", "along", "parallel"), [k for k in kernels("avx2") if len(k) == 3], ids=str)
 def test_transposed_copy(library: Library, isa: str, dtype: torch.dtype, along: str, parallel: int) -> None:
     for n, m in ((1, 1), (3, 40), (16, 16), (17, 8), (37, 50), (64, 33)):
