@@ -10,8 +10,9 @@ from inductor_cpu.codegen.orders import Lanes, Order, constant_masks, order_of
 from inductor_cpu.codegen.rounding import Rounding
 from inductor_cpu.codegen.tiles import Tile, find_tile
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import Expr, Sym, loop_var, of
+from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.lane_order import lane_order
 from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.periodic import period
 
@@ -166,16 +167,11 @@ class Facts:
     def _aligned_access(self, position: int) -> str:
         """A gather may be contiguous within vectors, which start at multiples of the lanes: a division by a multiple of
         the lanes is the same for all of them. Or a load may repeat with a short period: "periodic"."""
-        expr = self.address(position)
         loop, lanes = self.kernel.vector.loop, self.kernel.vector.lanes
         if position in self.periods:
             return "periodic"
-        if loop is None or any(s.kind == "value" for s in expr.symbols):
-            return "gather"
-        count = None if loop.size is None else loop.size + (lanes - 1)
-        block, lane = Sym("block", "loop", None if count is None else count // lanes), loop_var("lane", lanes)
-        by_block = expr.substitute({loop: of(block) * lanes + of(lane)})
-        return "contiguous" if by_block.coefficient(lane) == 1 else "gather"
+        order = None if loop is None else lane_order(self.address(position), loop, lanes)
+        return "contiguous" if order is not None and order.steps == tuple(range(lanes)) else "gather"
 
     @cached_property
     def constant_masks(self) -> dict[int, Lanes]:

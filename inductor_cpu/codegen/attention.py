@@ -3,11 +3,10 @@ arguments, so one kernel serves all shapes."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from inductor_cpu.codegen.cxx import ELEMENT
-from inductor_cpu.codegen.kernel import PLACEHOLDER
+from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
@@ -42,8 +41,7 @@ def generate_attention(node: Attention, buffers: Mapping[str, Buffer], choices: 
     mask = f"{_SPACE}::None" if node.mask is None else ELEMENT[buffers[node.mask.buffer].dtype]
     writer.line(f'#include "../attention/{row.header}"')
     writer.line('#include "../attention/attention.h"')
-    head = f'extern "C" int64_t {PLACEHOLDER}(void* const* buffers, const int64_t* sizes)'
-    with writer.block(head):
+    with writer.block(HEAD):
         empty = "kNan" if node.nan_rows else "kZero"
         flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}"
         writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
@@ -63,6 +61,4 @@ def generate_attention(node: Attention, buffers: Mapping[str, Buffer], choices: 
         threads = "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
         writer.line(f"kernel.run({threads});")
         writer.line("return 0;")
-    text = writer.text()
-    symbol = "icpu_" + hashlib.sha256(text.encode()).hexdigest()[:24]
-    return KernelSource(symbol, f"icpu_{node.name}", text.replace(PLACEHOLDER, symbol))
+    return named(writer.text(), f"icpu_{node.name}")

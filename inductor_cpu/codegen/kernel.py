@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 from inductor_cpu.codegen.analysis import STAGE, Facts
@@ -11,6 +10,7 @@ from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.product import emit_product, headers_of
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.scalar import HEADERS
+from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.errors import InternalError
@@ -21,9 +21,6 @@ from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.targets.cpu import Target
 
 DEFAULT = Choices()
-
-#: The name of the function while its text is hashed.
-PLACEHOLDER = "icpu_kernel"
 
 #: Lanes per vector, by instruction set.
 LANES: dict[str, int] = {"avx512": 16, "avx2": 8, "scalar": 0}
@@ -39,8 +36,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
     writer = Writer()
     _includes(kernel, writer)
     _comment(kernel, target, writer)
-    head = f'extern "C" int64_t {PLACEHOLDER}(void* const* buffers, const int64_t* sizes)'
-    with writer.block(head):
+    with writer.block(HEAD):
         _parameters(kernel, writer)
         loops = Loops(Facts(kernel, choices.tiling), writer, choices)
         if loops.values.needs_status:
@@ -50,9 +46,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
         else:
             emit_product(kernel.product, loops, writer, choices)
         writer.line("return status.bits();" if loops.values.needs_status else "return 0;")
-    text = writer.text()
-    symbol = "icpu_" + hashlib.sha256(text.encode()).hexdigest()[:24]
-    return KernelSource(symbol, kernel.label, text.replace(PLACEHOLDER, symbol))
+    return named(writer.text(), kernel.label)
 
 
 def _check(kernel: Kernel, target: Target) -> None:

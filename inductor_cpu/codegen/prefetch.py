@@ -90,17 +90,13 @@ def _beside_tiles(facts: Facts, tile: Tile) -> dict[int, Ahead]:
     assert vector is not None
     found: dict[int, Ahead] = {}
     for access in facts.access:
-        known = _is_tiled(tile, access) or facts.load_access(access) == "contiguous"
+        known = tile.has(access) or facts.load_access(access) == "contiguous"
         stride = _stride(facts.address(access), vector)
         if not known or not stride or not _is_plain(facts, access) or not _is_much(facts, access):
             continue
         near = TILE_AHEAD_BYTES // _itemsize(facts, access)
         found[access] = Ahead(near if stride == 1 else stride * facts.kernel.vector.lanes)
     return found
-
-
-def _is_tiled(tile: Tile | None, access: int) -> bool:
-    return tile is not None and (access in tile.loads or -1 - access in tile.stores)
 
 
 def _itemsize(facts: Facts, access: int) -> int:
@@ -111,7 +107,8 @@ def _itemsize(facts: Facts, access: int) -> int:
 
 def _streams(facts: Facts, access: int) -> bool:
     """Whether an access reads all of much memory, in an order that is known, and needs it soon after."""
-    if _is_tiled(facts.tile, access) or not _is_plain(facts, access):
+    tiled = facts.tile is not None and facts.tile.has(access)
+    if tiled or not _is_plain(facts, access):
         return False
     return facts.load_access(access) == "contiguous" and _is_much(facts, access)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from inductor_cpu.codegen.cxx import ELEMENT
-from inductor_cpu.codegen.kernel import PLACEHOLDER
+from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.index import Expr, product
@@ -32,7 +31,7 @@ def generate_ranking(node: Ranking, buffers: Mapping[str, Buffer], choices: Choi
     element = ELEMENT[buffers[node.x.buffer].dtype]
     order = f"{_SPACE}::{'Top' if node.kind == 'top' else 'Sorted'}<{str(node.largest).lower()}, {element}>"
     writer.line('#include "../ranking/rank.h"')
-    with writer.block(f'extern "C" int64_t {PLACEHOLDER}(void* const* buffers, const int64_t* sizes)'):
+    with writer.block(HEAD):
         pointer = 0
         for name, kind, buffer in (("values", element, node.values), ("indices", "int64_t", node.indices)):
             place = "nullptr" if buffer is None else f"static_cast<{kind}*>(buffers[{pointer}])"
@@ -45,6 +44,4 @@ def generate_ranking(node: Ranking, buffers: Mapping[str, Buffer], choices: Choi
         ints = f"sizes[0], sizes[1], sizes[2], work, {choices.grain}, {threads}"
         writer.line(f"{_SPACE}::rank_rows<{order}>(x, values, indices, {ints});")
         writer.line("return 0;")
-    text = writer.text()
-    symbol = "icpu_" + hashlib.sha256(text.encode()).hexdigest()[:24]
-    return KernelSource(symbol, f"icpu_{node.name}", text.replace(PLACEHOLDER, symbol))
+    return named(writer.text(), f"icpu_{node.name}")

@@ -32,6 +32,10 @@ class Tile:
     loads: frozenset[int]
     stores: frozenset[int]
 
+    def has(self, access: int) -> bool:
+        """Whether a load, or the store number -1 - access, is turned over."""
+        return access in self.loads or -1 - access in self.stores
+
 
 def find_tile(kernel: Kernel) -> Tile | None:
     """The tile of a pointwise kernel, if some strided access has a loop along which it is contiguous."""

@@ -181,10 +181,6 @@ class Values:
         for n in sorted(self.facts.tile.stores):
             self._tile_move("store", -1 - n, f"tile_s{n}")
 
-    def _is_tiled(self, access: int) -> bool:
-        tile = self.facts.tile
-        return tile is not None and (access in tile.loads or -1 - access in tile.stores)
-
     def _tile_row(self, name: str) -> str:
         assert self.facts.tile is not None
         return f"{name} + ({self.symbol(self.facts.tile.loop)} - {self.tile_name('start')}) * icpu::kLanes"
@@ -250,7 +246,8 @@ class Values:
     def _fetch_ahead(self, access: int, buffer: str, function: str) -> None:
         """Ask for memory that a load (or the store number -1 - access) will need later; tiles ask for themselves."""
         ahead = self._ahead.get(access)
-        if ahead is None or self._is_tiled(access) or (ahead.phase is not None and ahead.phase != self.phase):
+        tiled = self.facts.tile is not None and self.facts.tile.has(access)
+        if ahead is None or tiled or (ahead.phase is not None and ahead.phase != self.phase):
             return
         there = self.expr(self.facts.address(access) + ahead.distance)
         suffix = "_far" if ahead.far else ""

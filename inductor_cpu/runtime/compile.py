@@ -44,9 +44,7 @@ class Builder:
             flags,
             self.target.isa.name,
             _folder_hash(self.prelude.parent),
-            _folder_hash(paths.templates() / "gemm"),
-            _folder_hash(paths.templates() / "attention"),
-            _folder_hash(paths.templates() / "ranking"),
+            _folder_hash(paths.templates()),
         )
 
 
@@ -261,7 +259,7 @@ def precompile(builder: Builder, processes: ProcessGroup) -> None:
 @lru_cache(maxsize=16)
 def _folder_hash(folder: Path) -> str:
     """Content of every header in a folder. Read once per process."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(folder.rglob("*.h"))
     return content_key(*(f"{path.relative_to(folder)}:{path.read_text()}" for path in files))
 
 
