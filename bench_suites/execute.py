@@ -133,15 +133,17 @@ def _run(job: Job) -> Result:
     exact = functools.cache(functools.partial(_exact, case, job))
     judge = Judge(expected, exact, find(job.suite, job.model)[0].tolerance(job.mode, job.dtype))
     result["eager_error"] = judge.error(expected) if job.repeat else None
-    eager = _compete(case, job, "eager", judge)
-    if eager[0]["status"] != "pass":
-        return {**result, "status": "skipped", "error": f"eager itself differs from run to run: {eager[0]['error']}"}
     calls: dict[str, Callable[[], Any]] = {}
-    for name in job.backends:
-        row, competitor = eager if name == "eager" else _compete(case, job, name, judge)
-        result["backends"][name] = row
-        if competitor is not None:
-            calls[name] = competitor.timed()
+    for name in dict.fromkeys(("eager", *job.backends)):
+        row, competitor = _compete(case, job, name, judge)
+        if name == "eager" and row["status"] != "pass":
+            return {**result, "status": "skipped", "error": f"eager itself differs from run to run: {row['error']}"}
+        if name in job.backends:
+            result["backends"][name] = row
+            # Without timing nobody calls it again: its weights and gradients are not kept beside the next backend's.
+            if competitor is not None and job.repeat:
+                calls[name] = competitor.timed()
+        del competitor
     times = take_turns(calls, job.repeat)
     for name, values in times.items():
         result["backends"][name]["ms"] = [round(v, 4) for v in values]
@@ -219,7 +221,7 @@ def _settle_statistics(case: Case) -> None:
 def _compete(case: Case, job: Job, name: str, judge: Judge) -> tuple[Result, Competitor | None]:
     """Compile one backend, check its first call and a warm one, and give its row and, when it can be timed, the
     competitor."""
-    row: Result = {"status": "pass", "breaks": {}, "reports": None}
+    row: Result = {"status": "pass", "breaks": {}, "reports": None, "ms": []}
     before = memory.settle()
     breaks = Counter(dynamo_counters["graph_break"])
     reports: list[CompileReport] = []
@@ -232,10 +234,13 @@ def _compete(case: Case, job: Job, name: str, judge: Judge) -> tuple[Result, Com
         row["error_to_fp64"] = judge.error(outcome) if job.repeat else None
         del outcome
         competitor.rewind()
-        warm, peak = competitor.watched_outcome()
-        if wrong is None and (wrong := judge.objection(warm)) is not None:
-            wrong = f"the second call: {wrong}"
-        del warm
+        peak = None
+        # Eager mode has nothing to warm up: where its memory is not asked for, one comparison with itself is enough.
+        if job.repeat or name != "eager":
+            warm, peak = competitor.watched_outcome()
+            if wrong is None and (wrong := judge.objection(warm)) is not None:
+                wrong = f"the second call: {wrong}"
+            del warm
     except Exception as error:
         tail = "".join(traceback.format_exception(error))[-LOG_TAIL:]
         return {**row, "status": "fail", "error": first_line(error), "log": tail}, None

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from bench_suites import run, supervise
+from bench_suites import execute, run, supervise
 from bench_suites.__main__ import main, parser
 from bench_suites.execute import first_line, run_job
 from bench_suites.job import Job
@@ -84,6 +87,24 @@ def test_no_round_checks_without_timing() -> None:
     assert row["status"] == "pass"
     assert [row["backends"][name]["ms"] for name in ("eager", "icpu")] == [[], []]
     assert row["eager_error"] is None  # double precision was not needed
+
+
+def test_a_check_without_timing_keeps_the_weights_of_one_backend_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules: list[weakref.ref[torch.nn.Module]] = []
+    alive: list[int] = []
+
+    def watched(*args: Any) -> execute.Competitor:
+        competitor = prepare(*args)
+        gc.collect()
+        alive.append(sum(module() is not None for module in modules))
+        modules.append(weakref.ref(competitor.module))
+        return competitor
+
+    prepare = execute.prepare
+    monkeypatch.setattr(execute, "prepare", watched)
+    row = run_job(Job("odd", "counts", ("eager", "aot_eager", "icpu"), mode="training", repeat=0))
+    assert row["status"] == "pass"
+    assert alive == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
