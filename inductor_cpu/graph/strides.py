@@ -14,6 +14,7 @@ import torch
 from torch import fx
 from torch._dispatch.python import no_python_dispatcher
 from torch._guards import detect_fake_mode
+from torch._prims_common import suggest_memory_format
 from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_cpu.graph.edit import MASKS, StrideSpreader, args_of, aten, copy_as_before, fake
@@ -103,12 +104,11 @@ def _contiguous(node: fx.Node) -> Order:
 
 
 def _of_format(node: fx.Node) -> Order:
-    """Channels-last if the first argument is, else contiguous."""
+    """Channels-last if the first argument lies in that order, perhaps with gaps; else contiguous."""
     x = fake(args_of(node)[0])
-    for dim, layout in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if x.dim() == dim and not x.is_contiguous() and x.is_contiguous(memory_format=layout):
-            return (0, *range(2, dim), 1)
-    return range(x.dim())
+    if suggest_memory_format(_meta(x)) is torch.contiguous_format:
+        return range(x.dim())
+    return (0, *range(2, x.dim()), 1)
 
 
 def _iterated(*operands: torch.Tensor) -> Order | None:
@@ -148,7 +148,8 @@ def _as_eager(x: fx.Node) -> torch.Tensor:
 
 
 def _call(operator: Any, *args: Any) -> Any:
-    return operator(*args)
+    """The operator, with the numbers of this compile for those that the graph computes."""
+    return operator(*fx.map_arg(args, lambda node: _hint(fake(node))))
 
 
 def _elementwise(node: fx.Node) -> Order | None:
@@ -192,6 +193,7 @@ _BY_FORMAT = (
     aten.upsample_nearest2d.vec,
 )
 _BATCH_NORMS = (
+    aten._native_batch_norm_legit_no_training.default,
     aten.native_batch_norm.default,
     aten._native_batch_norm_legit.default,
     aten._native_batch_norm_legit.no_stats,

@@ -42,6 +42,13 @@ CASES: dict[str, Callable[[], Tensor]] = {
     ),
     "batch norm of three dimensions": lambda: F.batch_norm(X, None, None, training=True),
     "batch norm of an image": lambda: F.batch_norm(IMAGE.transpose(2, 3), None, None, training=True),
+    "batch norm of an image, sliced": lambda: F.batch_norm(
+        IMAGE.to(memory_format=torch.channels_last)[:, 1:3], None, None, training=True
+    ),
+    "batch norm by given statistics": lambda: F.batch_norm(SMALL.t(), torch.zeros(3), torch.ones(3)),
+    "batch norm by given statistics of an image": lambda: F.batch_norm(
+        IMAGE.permute(3, 1, 2, 0), torch.zeros(4), torch.ones(4)
+    ),
     "batch norm, channels last": lambda: F.batch_norm(
         IMAGE.to(memory_format=torch.channels_last), None, None, training=True
     ),
@@ -95,6 +102,16 @@ def test_strides_of_symbolic_sizes() -> None:
         for sizes in ((3, 4, 5), (6, 2, 7)):
             x = torch.randn(sizes).permute(2, 0, 1)
             assert_same(compiled(x, GRID.t()), both(x, GRID.t()))
+
+
+def test_pooling_of_a_view_with_a_symbolic_size() -> None:
+    def function(x: Tensor) -> Tensor:
+        x.reshape(-1).add_(1)  # the view of the sum gets the size as an argument
+        return F.avg_pool2d(x, 1, 2)
+
+    compiled = torch.compile(function, backend="icpu")
+    for size in (1, 3, 5):
+        assert_same(compiled(torch.ones(1, 1, size, 1)), function(torch.ones(1, 1, size, 1)))
 
 
 def test_a_view_beside_its_base_is_still_a_view_of_it() -> None:
