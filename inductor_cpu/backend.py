@@ -18,7 +18,7 @@ import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import ShortenTraceback
-from torch._functorch._aot_autograd.schemas import OutputType
+from torch._functorch._aot_autograd.schemas import MutationType, OutputType
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
 
@@ -33,6 +33,8 @@ Kind = Literal["inference", "forward", "backward"]
 Observer = Callable[[CompileReport], None]
 
 log = logging.getLogger("inductor_cpu.backend")
+
+_IN_GRAPH = MutationType.MUTATED_IN_GRAPH
 
 # By operator, because the fake tensors of quantized dtypes claim to be float32.
 _QUANTIZERS = frozenset({torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic})
@@ -98,16 +100,49 @@ def compile_dynamo_graph(
         if observe is not None:
             observe(CompileReport(graph=_graph_name("eager"), kind="eager", notes=(f"runs in eager mode: {reason}",)))
         return gm.forward
+    try:
+        return _differentiate(gm, example_inputs, config, observe, mutations_in_graph=True)
+    except _MisplacedResult:
+        return _differentiate(gm, example_inputs, config, observe, mutations_in_graph=False)
+
+
+def _differentiate(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    config: Config,
+    observe: Observer | None,
+    mutations_in_graph: bool,
+) -> Callable[..., Any]:
+    """Hand the graph to AOTAutograd. mutations_in_graph: whether the compiled graph changes inputs where it can; else
+    it returns their new values, which are copied. Raises _MisplacedResult (only with them)."""
     compiler = aot_autograd(
         fw_compiler=_GraphCompiler("forward", config, observe),
         bw_compiler=_GraphCompiler("backward", config, observe),
         inference_compiler=_GraphCompiler("inference", config, observe),
         decompositions=decompositions(RULES),
         partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
+        keep_inference_input_mutations=mutations_in_graph,
     )
     with torch._functorch.config.patch(_AUTOGRAD_SETTINGS):
         return compiler(gm, example_inputs)
+
+
+class _MisplacedResult(Exception):
+    """AOTAutograd returns an input that the graph changes in the place of another input's new value."""
+
+
+def _check_places() -> None:
+    """Raise _MisplacedResult if the traced graph has its results in wrong places.
+
+    A result that is a changed input is returned as this input if the graph changes it. AOTAutograd counts its place
+    from the first result of the program, but the new values of inputs that change outside of the graph come before.
+    """
+    context = TracingContext.try_get()
+    if context is None or context.fw_metadata is None or not context.fw_metadata.num_mutated_inp_runtime_indices:
+        return
+    changed = {k for k, info in enumerate(context.fw_metadata.input_info) if info.mutation_type is _IN_GRAPH}
+    if any(o.output_type is OutputType.is_input and o.base_idx in changed for o in context.fw_metadata.output_info):
+        raise _MisplacedResult
 
 
 @dataclass(frozen=True)
@@ -122,6 +157,8 @@ class _GraphCompiler:
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         trace = Trace(_graph_name(self.kind), self.config.dump)
         log.info("compile %s: %d nodes", trace.graph, len(gm.graph.nodes))
+        if self.kind != "backward":
+            _check_places()
         strides, numbers = output_strides(gm), number_results(gm)
         try:
             compiled = compile_graph(

@@ -303,6 +303,21 @@ def test_write_to_an_input_that_needs_gradients(where: str) -> None:
     check(lambda x: x.mul_(2) + 1, make, compiled=where == "value")
 
 
+def changed_beside_one_with_gradients(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    y.copy_(w)
+    return x.add_(1)
+
+
+def both_changed(x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    changed = y.copy_(w)
+    return x.index_fill_(0, torch.tensor([1]), 2), changed
+
+
+@pytest.mark.parametrize("function", [changed_beside_one_with_gradients, both_changed])
+def test_result_that_is_a_changed_input_beside_another_changed_input(function: Callable[..., Any]) -> None:
+    check(function, lambda: (torch.zeros(3, 3), torch.randn(3, 3), torch.full((3, 3), 5.0, requires_grad=True)))
+
+
 def test_write_to_a_leaf_under_no_grad() -> None:
     def function(x: Tensor) -> Tensor:
         y = x * 3
