@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch._dynamo
 
-from tests.fuzz.calls import call, model_of
+from tests.fuzz.calls import Results, call, model_of
 from tests.fuzz.graph import Graph
 from tests.fuzz.judge import Reference, complaints, reference
 from tests.fuzz.replay import Invalid, replay
@@ -52,6 +52,17 @@ def variants_of(seed: int) -> tuple[str, ...]:
     return Random(seed).choice(turns)
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """The calls of one compiled model, up to the first that is not right. status: "ok", "wrong" or "error". text: for a
+    person. subjects: what is wrong with the last call (`complaints`). results: of the calls that returned."""
+
+    status: str
+    text: str
+    subjects: frozenset[str]
+    results: tuple[Results, ...]
+
+
 def evaluate(graph: Graph, variants: Sequence[str] | None = None) -> Outcome:
     """Compile and judge. Never raises for a fault of the compiler."""
     try:
@@ -60,50 +71,63 @@ def evaluate(graph: Graph, variants: Sequence[str] | None = None) -> Outcome:
     except (Invalid, RuntimeError) as error:
         return Outcome("invalid", str(error))
     for variant in variants or variants_of(graph.seed):
-        status, text = _attempt(graph, refs, "icpu", VARIANTS[variant])
-        if status != "ok":
-            return _finding(graph, refs, status, text)
+        attempt = attempt_with(graph, refs, "icpu", VARIANTS[variant])
+        if attempt.status != "ok":
+            return _finding(graph, refs, attempt)
     return Outcome("ok")
 
 
-def _attempt(graph: Graph, refs: Sequence[Reference], backend: str, options: dict[str, Any]) -> tuple[str, str]:
-    """Both calls of one compiled model: ("ok" | "wrong" | "error", text)."""
+def attempt_with(graph: Graph, refs: Sequence[Reference], backend: str, options: dict[str, Any]) -> Attempt:
+    """Compile the model of a graph and call it as `refs` says."""
     torch._dynamo.reset()
     model = model_of(graph)
     more: dict[str, Any] = {"options": options} if options else {}
     compiled = torch.compile(model, backend=backend, dynamic=dynamic_option(graph), **more)
+    returned: list[Results] = []
     for ref in refs:
         try:
             results = call(graph, compiled, ref.second, mark=graph.dynamic == "mark", weights=model.weights)
         except Exception as error:
-            return "error", f"call {ref.second + 1}: {type(error).__name__}: {error}"
+            text = f"call {ref.second + 1}: {type(error).__name__}: {error}"
+            return Attempt("error", text, frozenset(), tuple(returned))
+        returned.append(results)
         found = complaints(results, ref)
         if found and ref.trials < CONFIRMING_TRIALS:
             ref.widen(CONFIRMING_TRIALS)
             found = complaints(results, ref)
         if found:
-            return "wrong", "\n".join(f"call {ref.second + 1}: {line}" for line in found)
-    return "ok", ""
+            text = "\n".join(f"call {ref.second + 1}: {subject}: {line}" for subject, line in found.items())
+            return Attempt("wrong", text, frozenset(found), tuple(returned))
+    return Attempt("ok", "", frozenset(), tuple(returned))
 
 
-def _finding(graph: Graph, refs: Sequence[Reference], status: str, text: str) -> Outcome:
-    """The outcome of a graph that a variant fails: which variants do, and whether AOTAutograd alone does too."""
-    if _is_torchs(graph, refs, text):
-        return Outcome("torch", text)
-    table = {name: _attempt(graph, refs, "icpu", options)[0] for name, options in VARIANTS.items()}
+def _finding(graph: Graph, refs: Sequence[Reference], attempt: Attempt) -> Outcome:
+    """The outcome of a graph that a variant fails: which variants do, and whether AOTAutograd alone does the same."""
+    if is_torchs(attempt, attempt_with(graph, refs, "aot_eager", {}), refs):
+        return Outcome("torch", attempt.text)
+    table = {name: attempt_with(graph, refs, "icpu", options).status for name, options in VARIANTS.items()}
     torch._dynamo.reset()
     summary = ", ".join(f"{name} {result}" for name, result in table.items())
-    kind = re.sub(r"\d+", "N", _cause(text)) if status == "error" else _stage(table)
-    return Outcome(status, f"{text}\nvariants: {summary}\nstage: {_stage(table)}", f"{status}: {kind}"[:200])
+    kind = re.sub(r"\d+", "N", _cause(attempt.text)) if attempt.status == "error" else _stage(table)
+    text = f"{attempt.text}\nvariants: {summary}\nstage: {_stage(table)}"
+    return Outcome(attempt.status, text, f"{attempt.status}: {kind}"[:200])
 
 
-def _is_torchs(graph: Graph, refs: Sequence[Reference], text: str) -> bool:
-    """Whether torch fails without the compiler. For strides and aliases also with torch's decompositions, because the
-    compiler gives the strides that the fake tensors of the traced graph have."""
-    backends = ["aot_eager"]
-    if all(": strides " in line or ": aliases " in line for line in text.splitlines()):
-        backends.append("aot_eager_decomp_partition")
-    return any(_attempt(graph, refs, backend, {})[0] != "ok" for backend in backends)
+def is_torchs(attempt: Attempt, front: Attempt, refs: Sequence[Reference]) -> bool:
+    """Whether torch without a compiler (`front`: the same calls with aot_eager) does the same as a failed attempt: the
+    same error, or in all that is wrong the same shapes, strides, aliases and numbers. Decompositions are the compiler's
+    choice, so that aot_eager has none."""
+    if attempt.status == "error":
+        return front.status == "error" and _message(attempt.text) == _message(front.text)
+    last = len(attempt.results) - 1
+    if last >= len(front.results):
+        return False
+    return not attempt.subjects & complaints(attempt.results[last], refs[last].of(front.results[last])).keys()
+
+
+def _message(text: str) -> str:
+    """The start of an error, without the name of the backend."""
+    return " ".join(re.sub(r"backend='\w+'", "", text).split())[:400]
 
 
 def _cause(text: str) -> str:

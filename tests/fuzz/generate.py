@@ -116,7 +116,8 @@ class Builder:
         layout = "contiguous" if weight or random.random() < 0.55 else random.choice(fits)
         if layout == "expanded" and tuple(second) != sizes:
             layout = "contiguous"
-        parameter = weight and random.random() < 0.85
+        chosen = weight and random.random() < 0.85
+        parameter = chosen and tuple(second) == sizes  # a module's weights keep their shapes
         grad = self.style.grad and dtype in FLOATS and random.random() < 0.6
         spec = Input(
             f"{'w' if parameter else 'x'}{len(self.inputs)}",

@@ -8,7 +8,7 @@ a few units in the last place are allowed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -63,6 +63,21 @@ class Reference:
             self._enlarge(noisy)
         self.trials += trials
 
+    def of(self, results: Results) -> Reference:
+        """The same call with these results as the right ones."""
+        wide = Results(
+            tuple(t.double() for t in results.outputs),
+            tuple(t.double() for t in results.inputs),
+            tuple(None if t is None else t.double() for t in results.grads),
+            results.requires_grad,
+            results.aliases,
+        )
+        spread = [
+            s if s is None or w is None or s.shape == w.shape else torch.zeros_like(w)
+            for s, w in zip(self.spread, wide.tensors(), strict=True)
+        ]
+        return replace(self, plain=results, wide=wide, spread=spread)
+
     def _enlarge(self, other: Results) -> None:
         for k, (a, w) in enumerate(zip(other.tensors(), self.wide.tensors(), strict=True)):
             spread = self.spread[k]
@@ -89,18 +104,18 @@ def reference(graph: Graph, made: Replay, second: bool, trials: int = 3) -> Refe
     return result
 
 
-def complaints(compiled: Results, ref: Reference) -> list[str]:
-    """What is wrong with the compiled results, one line each."""
-    graph, found = ref.graph, []
+def complaints(compiled: Results, ref: Reference) -> dict[str, str]:
+    """What is wrong with the compiled results: subject (a result, "aliases", ...) -> one line."""
+    graph, found = ref.graph, {}
     rows = zip(labels(graph), compiled.tensors(), ref.plain.tensors(), ref.wide.tensors(), strict=True)
     for k, (label, ours, eager, wide) in enumerate(rows):
         text = _complaint(ours, eager, wide, ref.spread[k], ref.exact[k], k < len(graph.outputs))
         if text is not None:
-            found.append(f"{label}: {text}")
+            found[label] = text
     if compiled.aliases != ref.plain.aliases:
-        found.append(f"aliases {_pairs(compiled.aliases)} instead of {_pairs(ref.plain.aliases)}")
+        found["aliases"] = f"{_pairs(compiled.aliases)} instead of {_pairs(ref.plain.aliases)}"
     if compiled.requires_grad != ref.plain.requires_grad:
-        found.append(f"requires_grad {compiled.requires_grad} instead of {ref.plain.requires_grad}")
+        found["requires_grad"] = f"{compiled.requires_grad} instead of {ref.plain.requires_grad}"
     return found
 
 

@@ -76,6 +76,14 @@ def _storage(value: Tensor) -> int:
     return value.untyped_storage()._cdata
 
 
+def _overlaps(value: Tensor) -> bool:
+    """Whether two elements of a tensor are one in memory."""
+    places = torch.zeros(1, dtype=torch.int64)
+    for size, stride in zip(value.shape, value.stride(), strict=True):
+        places = (places[:, None] + torch.arange(size) * stride).flatten()
+    return places.unique().numel() < places.numel()
+
+
 class Replay:
     """Both calls of a graph, which grows by inputs and steps."""
 
@@ -110,6 +118,8 @@ class Replay:
         args_exact = all(self.is_exact(name) for name in step.args)
         if row.needs_exact and not args_exact:
             raise Invalid(f"{step.op} needs exact arguments")
+        if row.kind == "inplace" and any(_overlaps(call.plain[step.args[0]]) for call in self.calls):
+            raise Invalid(f"{step.op} changes elements that share memory, which torch.compile does not follow")
         try:
             with torch.set_grad_enabled(grad):
                 results = [call.step(step) for call in self.calls]

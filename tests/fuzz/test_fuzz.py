@@ -12,7 +12,7 @@ import torch
 
 from tests.fuzz import index_campaign
 from tests.fuzz.campaign import next_seed
-from tests.fuzz.check import evaluate
+from tests.fuzz.check import Attempt, evaluate, is_torchs
 from tests.fuzz.generate import generate
 from tests.fuzz.graph import Graph, Input, Step
 from tests.fuzz.judge import complaints, reference
@@ -78,7 +78,7 @@ def test_an_inexact_value_written_into_a_view_makes_its_base_inexact() -> None:
     assert not replay(graph).is_exact("x0")
 
 
-def _corrupted(by: float, step: Step) -> list[str]:
+def _corrupted(by: float, step: Step) -> dict[str, str]:
     graph = graph_of(step)
     ref = reference(graph, replay(graph), False)
     value = ref.plain.outputs[0].clone()
@@ -102,7 +102,64 @@ def test_another_stride_or_alias_is_wrong() -> None:
     ref = reference(graph, replay(graph), False)
     copied = ref.plain.outputs[0].contiguous()
     found = complaints(replace(ref.plain, outputs=(copied,), aliases=frozenset()), ref)
-    assert ["strides" in line or "aliases" in line for line in found] == [True, True]
+    assert list(found) == ["output 0 (v0)", "aliases"]
+    assert "strides" in found["output 0 (v0)"]
+
+
+def _wrong(graph: Graph, outputs: tuple[torch.Tensor, ...]) -> Attempt:
+    """A first call of a model that gives these results."""
+    ref = reference(graph, replay(graph), False)
+    results = replace(ref.plain, outputs=outputs)
+    found = complaints(results, ref)
+    return Attempt("wrong" if found else "ok", str(found), frozenset(found), (results,))
+
+
+def test_a_wrong_number_is_torchs_if_torch_alone_gives_the_same_wrong_number() -> None:
+    graph = graph_of(Step("v0", "softmax", ("x1",), (("dim", 1),)))
+    refs = [reference(graph, replay(graph), False)]
+    right = refs[0].plain.outputs[0]
+    ours = _wrong(graph, (right + 1,))
+    assert is_torchs(ours, _wrong(graph, (right + 1 + 1e-7,)), refs)
+    assert not is_torchs(ours, _wrong(graph, (right + 2,)), refs)
+    assert not is_torchs(ours, _wrong(graph, (right,)), refs)
+    assert not is_torchs(ours, Attempt("error", "call 1: RuntimeError", frozenset(), ()), refs)
+
+
+def test_strides_are_torchs_if_torch_alone_gives_the_same_strides_and_numbers() -> None:
+    graph = graph_of(Step("v0", "softmax", ("x1",), (("dim", 1),)))
+    refs = [reference(graph, replay(graph), False)]
+    right = refs[0].plain.outputs[0]
+    turned = right.t().contiguous().t()
+    assert is_torchs(_wrong(graph, (turned,)), _wrong(graph, (turned.clone(),)), refs)
+    assert not is_torchs(_wrong(graph, (turned + 1,)), _wrong(graph, (turned,)), refs)
+    assert not is_torchs(_wrong(graph, (turned,)), _wrong(graph, (right,)), refs)
+
+
+def test_an_error_is_torchs_if_torch_alone_raises_the_same() -> None:
+    raised = [
+        f"call 1: BackendCompilerFailed: backend='{name}' raised:\nRuntimeError: no" for name in ("icpu", "eager")
+    ]
+    ours, theirs = (Attempt("error", text, frozenset(), ()) for text in raised)
+    assert is_torchs(ours, theirs, [])
+    assert not is_torchs(ours, replace(theirs, text=raised[1] + "t"), [])
+    assert not is_torchs(ours, replace(theirs, status="wrong"), [])
+
+
+def test_a_change_of_elements_that_share_memory_is_not_valid() -> None:
+    row = Input("x0", (1, 3), (1, 3), fill="integers")
+    write = Step("v1", "zero_", ("v0",))
+    for shape, valid in (((4, -1), False), ((1, -1), True)):
+        graph = graph_of(Step("v0", "expand", ("x0",), (("sizes", shape),)), write, inputs=(row,))
+        if valid:
+            replay(graph)
+        else:
+            with pytest.raises(Invalid, match="share memory"):
+                replay(graph)
+
+
+def test_parameters_keep_their_shape() -> None:
+    inputs = [x for seed in (100019, 100140) for x in generate(seed).inputs]
+    assert all(x.shape == x.second for x in inputs if x.parameter)
 
 
 def test_shrinking_keeps_what_an_artificial_bug_needs_and_little_else() -> None:
