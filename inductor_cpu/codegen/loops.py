@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, store_operands
 from inductor_cpu.codegen.cxx import NARROW, SCALAR
-from inductor_cpu.codegen.pieces import Piece, pieces_of
+from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import (
@@ -112,7 +112,7 @@ class Loops:
             self._open_flat(loop, stack)
         last = self._pieces[-1].end
         for piece in self._pieces:
-            part = Loops(Facts(piece.kernel, self.choices.tiling), self.writer, self.choices, piece)
+            part = Loops(facts_of(piece), self.writer, self.choices, piece)
             part._written = set(self._written)
             begin, end = str(piece.begin), str(piece.end)
             if shared:

@@ -50,9 +50,14 @@ def pieces_of(facts: Facts) -> tuple[Piece, ...]:
     if not cuts or len(lengths) > MOST_PIECES or min(lengths) < lanes:
         return ()
     pieces = tuple(Piece(a, b, _answered(kernel, turns, a)) for a, b in pairwise(ends))
-    if not aligned and any(_starts_at_vectors(Facts(piece.kernel, facts.tiling), loop) for piece in pieces):
+    if not aligned and any(_starts_at_vectors(facts_of(piece), loop) for piece in pieces):
         return ()
     return pieces
+
+
+def facts_of(piece: Piece) -> Facts:
+    """The facts of a piece. Without its mask a load could go through a tile, whose loop is not opened for a piece."""
+    return Facts(piece.kernel, tiling=False)
 
 
 def _starts_at_vectors(facts: Facts, loop: Sym) -> bool:

@@ -46,6 +46,18 @@ def turned(isa: str, cut: int) -> Kernel:
     return b.kernel(isa, [C], vector=C, sizes=[N])
 
 
+@cache
+def joined_with_transposed(isa: str, dtype: torch.dtype) -> Kernel:
+    """Y[r, c] = A[r, c] for c < 32, else B[c - 32, r]."""
+    b = Build()
+    place, number = b.index(of(C)), b.const(32, torch.int64)
+    first, rest = b.op("lt", place, number), b.op("ge", place, number)
+    one = b.load("A", of(R) * 32 + of(C), dtype, mask=first)
+    other = b.load("B", (of(C) - 32) * of(N) + of(R), dtype, "strided", mask=rest)
+    b.store("Y", of(R) * COLUMNS + of(C), b.op("where", first, one, other))
+    return b.kernel(isa, [R, C], vector=C, sizes=[N])
+
+
 CUTS = [16, 32, 37, 64, 84]
 
 
@@ -57,7 +69,8 @@ def isa(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def library(isa: str) -> Library:
     kernels = [joined(isa, cut, dtype, p) for cut in CUTS for dtype in (F32, BF16) for p in (0, 1, 2)]
-    return Library(isa, [*kernels, *(turned(isa, cut) for cut in (32, 38))])
+    turns = (turned(isa, cut) for cut in (32, 38))
+    return Library(isa, [*kernels, *turns, *(joined_with_transposed(isa, dtype) for dtype in (F32, BF16))])
 
 
 @pytest.mark.parametrize("parallel", [0, 1, 2])
@@ -83,6 +96,17 @@ def test_pieces_whose_lanes_read_in_an_order_of_their_own_begin_at_vectors(
     assert library.run(turned(isa, cut), a, b, y, sizes=[ROWS]) == 0
     assert torch.equal(y, torch.cat([a.view(-1, 2).flip(1).view(-1), b.view(-1, 2).flip(1).view(-1)]))
     assert bool(pieces_of(Facts(turned(isa, cut)))) is (cut == 32)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_a_piece_that_reads_a_transposed_operand_is_right(library: Library, isa: str, dtype: torch.dtype) -> None:
+    rows = 20
+    a, b = torch.randn(rows, 32).to(dtype), torch.randn(COLUMNS - 32, rows).to(dtype)
+    y = torch.full((rows, COLUMNS), 7.0, dtype=dtype)
+    kernel = joined_with_transposed(isa, dtype)
+    assert len(pieces_of(Facts(kernel))) == 2
+    assert library.run(kernel, a, b, y, sizes=[rows]) == 0
+    assert torch.equal(y, torch.cat([a, b.T], 1))
 
 
 def test_a_loop_is_cut_where_an_answer_changes() -> None:
