@@ -239,6 +239,14 @@ def test_parts_of_a_convolution_whose_layout_was_changed(whole: bool) -> None:
         check(parts, one(2, 3, 6, 6), dynamic=True)
 
 
+def test_view_of_a_value_that_a_graph_pass_laid_out_otherwise() -> None:
+    # Attention over these strides is traced as products; its kernel gives heads between the rows.
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    check(function, lambda: (torch.randn(1, 2, 3, 4), torch.randn(1, 2, 3, 4), torch.randn(1, 2, 3, 8)[..., ::2]))
+
+
 @pytest.mark.parametrize("function", cases([write_by_index], [results_of_one_value, write_through_a_view_of_a_view]))
 def test_one_input_under_dynamic_shapes(function: Callable[..., Any]) -> None:
     check(function, one(3, 4), calls=2, dynamic=True)
