@@ -3,7 +3,8 @@
 The processor's own prefetchers stop at the end of every page and start late on stores: a loop that only copies gets
 60 % of the bandwidth. An access of much memory therefore asks for the lines that it will need some 2 KB later, in the
 order in which the loops run. Rows that several passes read are asked for a row ahead, by the pass that computes most:
-then memory works while the processor does.
+then memory works while the processor does. The epilogue of a matrix product touches one or two lines of every row, so
+its next panel is as many lines that no processor expects: they are asked for one panel ahead.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from inductor_cpu.codegen.analysis import Facts, store_operands
 from inductor_cpu.codegen.tiles import Tile
 from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.kernel import Product
 from inductor_cpu.ir.nodes import Load, Reduce, Scalar, Store
 from inductor_cpu.ir.ops import OPS
 
@@ -39,6 +41,9 @@ PASS_BYTES = 512 << 10
 #: Rows of more bytes are asked for into the second-level cache: the first one has no place for a row ahead.
 FAR_BYTES = 16 << 10
 
+#: Rows of results of products that lie in pages of their own.
+LONG_ROW_BYTES = 4 << 10
+
 #: Fewer steps than so many times the distance leave too much that is asked for beyond the end.
 LEAST_STEPS = 4
 
@@ -56,6 +61,8 @@ class Ahead:
 def plan_ahead(facts: Facts, units: int) -> dict[int, Ahead]:
     """Access (as in `VectorPlan.access`) -> how it asks for memory ahead, for those that do. units: per vector, where
     the lanes are results of a reduction."""
+    if facts.kernel.product is not None:
+        return _next_panel(facts, facts.kernel.product)
     if facts.tile is not None and _has_rows_of_tiles(facts, facts.tile):
         return _beside_tiles(facts, facts.tile)
     passes = _passes(facts)
@@ -71,6 +78,23 @@ def plan_ahead(facts: Facts, units: int) -> dict[int, Ahead]:
             continue
         distance = _distance(facts, access, units)
         if distance is not None:
+            found[access] = Ahead(distance)
+    return found
+
+
+def _next_panel(facts: Facts, product: Product) -> dict[int, Ahead]:
+    """Accesses to long rows in the epilogue of a product: the same columns of the next panel. The processor itself
+    finds its way through short ones."""
+    rows, points, row = facts.kernel.outer[0], (product.a.sizes[0] * product.columns).as_int, product.columns.as_int
+    found: dict[int, Ahead] = {}
+    for access in facts.access:
+        address, distance = facts.address(access), _stride(facts.address(access), product.panel)
+        if not distance or address.coefficient(rows) == 0 or not _is_plain(facts, access):
+            continue
+        itemsize = _itemsize(facts, access)
+        much = points is None or points * itemsize >= STREAM_BYTES
+        long = row is None or row * itemsize >= LONG_ROW_BYTES
+        if much and long and facts.load_access(access) == "contiguous":
             found[access] = Ahead(distance)
     return found
 

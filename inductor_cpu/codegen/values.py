@@ -42,7 +42,7 @@ class Values:
         self._symbols |= {s: f"r{i}" for i, s in enumerate(self.kernel.inner)}
         if self.kernel.product is not None:
             self._enter_product(self.kernel.product)
-        self._ahead = plan_ahead(facts, vertical_units(facts)) if facts.kernel.product is None else {}
+        self._ahead = plan_ahead(facts, vertical_units(facts))
         self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:

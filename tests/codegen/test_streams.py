@@ -16,6 +16,8 @@ from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.operators import PACKED_LINEAR
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
 
@@ -67,6 +69,24 @@ def test_columns_are_asked_for_some_rows_down() -> None:
 
 def test_pieces_of_rows_are_asked_for_in_the_order_of_the_loops() -> None:
     assert ahead(from_models("split_heads")) == [Ahead(8 * 3 * 768), Ahead(512)]
+
+
+@pytest.mark.parametrize(("rows", "columns", "asks"), [(300, 1024, True), (3000, 100, False), (9, 1024, False)])
+def test_the_epilogue_of_a_large_product_asks_for_the_long_rows_of_the_next_panel(
+    rows: int, columns: int, asks: bool
+) -> None:
+    def linear_and_residual(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y + (PACKED_LINEAR(x, weight, None, None, columns, "fma_f32") * bias)
+
+    row = MICRO_KERNELS["fma_f32"]
+    weight = torch.empty(row.packed_shape(columns, 64))
+    args = torch.empty(rows, 64), weight, torch.empty(columns), torch.empty(rows, columns)
+    (kernel,) = kernels(schedule_of(lower(linear_and_residual, *args)))
+    found = plan_ahead(Facts(kernel), 1)
+    asking = [kernel.stores[-1 - k] if k < 0 else kernel.body[k] for k in found]
+    names = sorted(type(instr).__name__ for instr in asking)
+    assert names == (["Load", "Store"] if asks else [])  # neither the bias nor the block
+    assert all(ahead == Ahead(row.columns) for ahead in found.values())
 
 
 def test_loops_too_short_for_the_distance_are_stepped_over_as_a_whole() -> None:
