@@ -43,6 +43,7 @@ BACKENDS: Mapping[str, Backend] = {
     "icpu": Backend({"backend": "icpu"}),
     "inductor": Backend({"backend": "inductor"}),
     "inductor-freezing": Backend({"backend": "inductor", "options": {"freezing": True}}),
+    "inductor-max-autotune": Backend({"backend": "inductor", "options": {"freezing": True, "max_autotune": True}}),
     "aot_eager": Backend({"backend": "aot_eager"}),
 }
 DTYPES = ("float32", "bfloat16")
