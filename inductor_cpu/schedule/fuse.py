@@ -17,6 +17,7 @@ from inductor_cpu.ir.index import Expr, Sym, loop_var, of
 from inductor_cpu.ir.nodes import Extern, Gemm, Load, LoopNest, Node, Program, Reduce, Scan, Store, Templated
 from inductor_cpu.ir.rewrite import Copier, Editor, operands
 from inductor_cpu.schedule.flat import expressions, fixes_order, merge_loops, substitute_loops
+from inductor_cpu.schedule.lifetimes import Lifetimes
 from inductor_cpu.schedule.points import Alignment, align, linear
 from inductor_cpu.schedule.uses import defined_symbols, reads_of, writes_of
 
@@ -76,12 +77,13 @@ class Fused:
 def fuse(program: Program, nodes: Sequence[Node], horizontal: int = HORIZONTAL) -> Fused:
     """Put flat nests into groups, in program order. A nest joins a group that it does not depend on only while the
     group has fewer than `horizontal` nests."""
-    return _Fuser(program, horizontal).run(nodes)
+    return _Fuser(program, nodes, horizontal).run(nodes)
 
 
 class _Fuser:
-    def __init__(self, program: Program, horizontal: int) -> None:
-        self.horizontal = horizontal
+    def __init__(self, program: Program, nodes: Sequence[Node], horizontal: int) -> None:
+        self.horizontal, self.lifetimes = horizontal, Lifetimes(program, nodes)
+        self.position = 0  # of the node that is being placed
         self.items: list[Item] = []
         self.names = (f"p{k}" for k in count())
         self.gemms: dict[str, Gemm] = {}  # by accumulator, those whose epilogue has not come yet
@@ -95,7 +97,7 @@ class _Fuser:
         self.notes: list[str] = []
 
     def run(self, nodes: Sequence[Node]) -> Fused:
-        for node in nodes:
+        for self.position, node in enumerate(nodes):
             if isinstance(node, (Extern, Templated)):
                 self.items.append(node)
             elif isinstance(node, Gemm):
@@ -190,13 +192,16 @@ class _Fuser:
         return producers + sharers + others
 
     def _can_move(self, position: int, end: int) -> bool:
-        """Whether a step may run after all others that come before number `end`."""
-        reads, writes = self._accesses(self.items[position])
+        """Whether a group may run after all others that come before number `end`."""
+        reads, writes = self._accesses(group := self.items[position])
         for item in self.items[position + 1 : end]:
             item_reads, item_writes = self._accesses(item)
             if writes & (item_reads | item_writes) or reads & item_writes:
                 return False
-        return True
+        if all(isinstance(item, Group) and item.gemm is None for item in self.items[position + 1 : end]):
+            return True
+        loops = (*group.outer, *group.inner) if isinstance(group, Group) else ()
+        return not self.lifetimes.too_many_wait(reads, loops, self.position)
 
 
 def _keeps_rows_in_cache(group: Group) -> bool:

@@ -15,6 +15,7 @@ from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import Copier, Editor, operands, prune
 from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points
 from inductor_cpu.schedule.flat import stride_hint
+from inductor_cpu.schedule.lifetimes import Lifetimes
 from inductor_cpu.schedule.uses import readers, reads_of, result_buffers, writers
 
 #: A body never grows beyond this by inlining: the compiler and the register file have limits.
@@ -47,6 +48,7 @@ class _Inliner:
         self.readers, self.writers = readers(nodes), writers(nodes)
         self.order = {id(node): k for k, node in enumerate(nodes)}
         self.mutations = self._mutations()
+        self.lifetimes = Lifetimes(program, nodes)
         self.producers: dict[str, LoopNest] = {}  # buffer -> the rewritten nest that computes it
         self.notes: list[str] = []
 
@@ -72,7 +74,7 @@ class _Inliner:
         return Inlined(tuple(kept), tuple(self.notes))
 
     def _inlinable(self, original: LoopNest, nest: LoopNest) -> bool:
-        reason = self._illegal(original, nest) or self._unprofitable(nest)
+        reason = self._illegal(original, nest) or self._unprofitable(original, nest)
         if reason:
             self.notes.append(f"{nest.name} ({', '.join(nest.origins)}) is not inlined: {reason}")
         return reason is None
@@ -111,7 +113,7 @@ class _Inliner:
         return None
 
     # -- profit ------------------------------------------------------------------------------------------------------
-    def _unprofitable(self, nest: LoopNest) -> str | None:
+    def _unprofitable(self, original: LoopNest, nest: LoopNest) -> str | None:
         name = nest.stores[0].buffer
         users = [node for node in self.readers[name] if isinstance(node, LoopNest)]
         if len(nest.body) > MAX_BODY:
@@ -128,6 +130,10 @@ class _Inliner:
             return f"{len(users)} nests read it"
         if any(_is_scatter(user) and len(users) > 1 for user in users):
             return "a scatter reads it"
+        first, last = self.order[id(original)], max((self.order[id(user)] for user in users), default=-1)
+        waits = last > first and self.lifetimes.passes_call(first, last)
+        if waits and self.lifetimes.too_many_wait(reads_of(nest), nest.dims, last):
+            return "its operands would stay in memory until then"
         return None
 
     def _evaluations(self, user: LoopNest, name: str) -> float:

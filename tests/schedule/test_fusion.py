@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Store
+from inductor_cpu.ir.kernel import Kernel, Schedule
+from inductor_cpu.ir.nodes import Load, Store
 from tests.schedule.harness import kernels, only_kernel, scheduled
 
 Tensor = torch.Tensor
@@ -25,6 +25,11 @@ def image(*shape: int) -> Tensor:
 
 def stored(kernel: Kernel) -> list[str]:
     return [store.buffer for store in kernel.stores]
+
+
+def buffers_read(schedule: Schedule) -> list[int]:
+    """How many buffers each kernel reads."""
+    return [len({i.buffer for i in kernel.body if isinstance(i, Load)}) for kernel in kernels(schedule)]
 
 
 # -- normalization and softmax ---------------------------------------------------------------------------------------
@@ -120,6 +125,25 @@ def test_a_producer_stays_apart_where_a_step_between_changes_what_it_reads() -> 
         return (x * length[:, None] + y * y.sum(1)[:, None]).sum(1)
 
     scheduled(run, randn(6, 32), randn(6, 32))
+
+
+@pytest.mark.parametrize(("results", "operands"), [(4, [4]), (12, [5, 5, 4])])
+def test_results_of_many_calls_are_added_as_they_come(results: int, operands: list[int]) -> None:
+    def fn(x: Tensor) -> Tensor:
+        total = torch.special.bessel_j0(x)
+        for k in range(1, results):
+            total = total + torch.special.bessel_j0(x + k)
+        return total
+
+    assert [count for count in buffers_read(scheduled(fn, torch.randn(8))) if count > 1] == operands
+
+
+def test_many_operands_are_added_at_once_where_no_call_lies_between() -> None:
+    def fn(x: Tensor) -> Tensor:
+        parts = [torch.special.bessel_j0(x + k) for k in range(12)]
+        return sum(parts[1:], parts[0])
+
+    assert max(buffers_read(scheduled(fn, torch.randn(8)))) == 12
 
 
 @pytest.mark.parametrize("training", [False, True])
