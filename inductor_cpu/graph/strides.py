@@ -139,6 +139,19 @@ def _formatted(node: fx.Node) -> Order | None:
     return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
 
 
+def _rolled(node: fx.Node) -> Order | None:
+    """A roll joins two parts of its argument, dimension by dimension; a join has the format that its parts share."""
+    x, shifts = _meta(fake(args_of(node)[0])), args_of(node)[1]
+    dims = args_of(node)[2] if len(args_of(node)) > 2 else ()
+    if not dims or any(not isinstance(n, int) for n in shifts):
+        return range(x.dim())
+    for shift, dim in zip(shifts, dims, strict=True):
+        start = -shift % x.shape[dim]
+        x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
+    strides = x.stride()
+    return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+
+
 def _as_eager(x: fx.Node) -> torch.Tensor:
     """On the meta device, what eager mode makes of a tensor by these views."""
     if x.op != "call_function" or x.target not in _VIEWS:
@@ -216,6 +229,7 @@ _BY_PYTHON = (
 _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
     aten.pow.Scalar: _contiguous,
     aten.index.Tensor: _indexed,
+    aten.roll.default: _rolled,
     **dict.fromkeys(_BATCH_NORMS, _of_format),
     **dict.fromkeys(_BY_FORMAT, _formatted),
     **dict.fromkeys(_BY_PYTHON, _elementwise),

@@ -49,6 +49,13 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "batch norm by given statistics of an image": lambda: F.batch_norm(
         IMAGE.permute(3, 1, 2, 0), torch.zeros(4), torch.ones(4)
     ),
+    "roll, channels last": lambda: torch.roll(IMAGE.to(memory_format=torch.channels_last), -1, 0),
+    "roll of two dimensions, channels last": lambda: torch.roll(
+        IMAGE.to(memory_format=torch.channels_last), (1, 2), (2, -1)
+    ),
+    "roll by nothing, channels last": lambda: torch.roll(IMAGE.to(memory_format=torch.channels_last), 0, 1),
+    "roll of all elements": lambda: torch.roll(X, 2),
+    "roll of permuted dimensions": lambda: torch.roll(X, 1, 1),
     "batch norm, channels last": lambda: F.batch_norm(
         IMAGE.to(memory_format=torch.channels_last), None, None, training=True
     ),
