@@ -22,8 +22,11 @@ from bench_suites.suites.case import Case, Request, Unavailable, own_loss, weigh
 
 CONFIGURATIONS: Mapping[str, Callable[[], Any]] = {
     "gpt2": transformers.GPT2Config,
-    "t5-small": transformers.T5Config,
-    "t5-base": lambda: transformers.T5Config(d_model=768, d_ff=3072, num_layers=12, num_heads=12),
+    # Decoding, and so training, starts with the padding token, as the published configurations have it.
+    "t5-small": lambda: transformers.T5Config(decoder_start_token_id=0),
+    "t5-base": lambda: transformers.T5Config(
+        d_model=768, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0
+    ),
     "facebook/bart-base": lambda: transformers.BartConfig(
         d_model=768,
         encoder_layers=6,
