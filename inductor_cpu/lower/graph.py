@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -39,6 +40,7 @@ class _GraphLowering:
         self.bound: set[Sym] = set()
         self.floats: dict[Any, View] = {}  # sympy symbols of floats that tensors hold
         self.roots: dict[fx.Node, fx.Node] = {}  # of the results
+        self.sharers: Counter[fx.Node] = Counter()  # how many results have a root
         self.copies: dict[tuple[fx.Node, tuple[Expr, ...]], TensorValue] = {}  # of values that results are made of
         self.results: tuple[Any, ...] = ()
 
@@ -205,6 +207,7 @@ class _GraphLowering:
         items = list(values) if isinstance(values, (tuple, list)) else [values]
         promised = node.meta.get("result_strides", [None] * len(items))
         self.roots = {item: aliases.root(item) for item in items if isinstance(self.env.get(item), TensorValue)}
+        self.sharers = Counter(self.roots.values())
         results = []
         first: dict[View, fx.Node] = {}
         made: dict[tuple[fx.Node, tuple[Expr, ...]], View] = {}  # a value that is returned twice is one tensor
@@ -238,8 +241,7 @@ class _GraphLowering:
         if root is node or not isinstance(given, TensorValue) or strides != stride_exprs(meta_of(node).stride()):
             return None
         offset, layout = aliases.offset_in(node, root), stride_exprs(meta_of(root).stride())
-        shared = list(self.roots.values()).count(root) > 1
-        if offset == 0 and not shared and not self.lies_as(root, given, layout):
+        if offset == 0 and self.sharers[root] == 1 and not self.lies_as(root, given, layout):
             return None
         base = self.view_with(root, given, layout)
         own = self.ctx.strided(value)
