@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Kernel, Schedule, Step
-from inductor_cpu.ir.nodes import LoopNest, Program
+from inductor_cpu.ir.nodes import Buffer, LoopNest, Program
 from inductor_cpu.ir.rewrite import prune
 from inductor_cpu.schedule import roofline
 from inductor_cpu.schedule.build import build_kernel
+from inductor_cpu.schedule.columns import divide_columns
 from inductor_cpu.schedule.flat import flatten
 from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
 from inductor_cpu.schedule.inline import inline_producers
@@ -32,13 +33,29 @@ def schedule_program(
         for node in live_nodes(program, inlined.nodes)
     ]
     fused = fuse(program, nodes, horizontal)
+    items, parts, divisions = _divided(without_dead_stores(program, fused.items), lanes)
+    program = replace(program, buffers=(*program.buffers, *parts))
+    buffers |= {part.name: part for part in parts}
     steps: list[Step] = [
-        build_kernel(item, buffers, lanes, cores) if isinstance(item, Group) else item
-        for item in without_dead_stores(program, fused.items)
+        build_kernel(item, buffers, lanes, cores) if isinstance(item, Group) else item for item in items
     ]
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
     bounds = (roofline.note(step) for step in steps if isinstance(step, Kernel) and step.product is None)
-    return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes, *bounds))
+    return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes, *divisions, *bounds))
+
+
+def _divided(items: Sequence[Item], lanes: int) -> tuple[list[Item], list[Buffer], list[str]]:
+    """The items with long reductions of columns in two, the buffers between them, and a note on each."""
+    found: list[Item] = []
+    parts: list[Buffer] = []
+    notes: list[str] = []
+    for item in items:
+        divided = divide_columns(item, lanes) if isinstance(item, Group) else None
+        found.extend((item,) if divided is None else divided.groups)
+        if divided is not None:
+            parts.extend(divided.parts)
+            notes.append(divided.note)
+    return found, parts, notes
 
 
 def without_dead_stores(program: Program, items: Sequence[Item]) -> list[Item]:

@@ -63,7 +63,7 @@ def test_rows_that_are_long_are_asked_for_into_the_second_cache() -> None:
 
 
 def test_columns_are_asked_for_some_rows_down() -> None:
-    facts = function(4096, 768, True)
+    facts = function(4099, 768, True)  # a prime number of rows: no blocks
     assert ahead(facts) == [Ahead(768 * 2048 // (vertical_units(facts) * 64))]
 
 
