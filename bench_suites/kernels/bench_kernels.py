@@ -1,5 +1,6 @@
 """Every kernel of the corpus: with --benchmark-disable compiled and checked against eager, else timed in turns with
-stock Inductor's and with a bare loop that moves the same bytes. One thread."""
+stock Inductor's, with a call that has nearly nothing to compute, and with a bare loop that moves the same bytes. One
+thread."""
 
 from __future__ import annotations
 
@@ -68,16 +69,19 @@ def test_kernel(variant: Variant, benchmark: BenchmarkFixture) -> None:
         check(variant, inputs, icpu)
         stock(*inputs)
         return
+    tiny, call = row.build(variant.dtype, tiny=True), compiled("icpu", row.function)
     icpu(*inputs)
+    call(*tiny)
     moved = traffic(row, inputs, tuple(tensors(stock(*inputs))))
     move = probe(moved)
-    times: dict[str, list[float]] = {"stock": [], "moving": []}
+    times: dict[str, list[float]] = {"stock": [], "call": [], "moving": []}
 
     def run() -> None:
         icpu(*inputs)  # its results go at once, as the others' do: kept for a round, they would need twice the memory
 
     def others() -> None:
         times["stock"].append(seconds(lambda: stock(*inputs)))
+        times["call"].append(seconds(lambda: call(*tiny)))
         times["moving"].append(seconds(move))
 
     round_time = min(seconds(run) + seconds(lambda: stock(*inputs)) + seconds(move) for _ in "ab")
