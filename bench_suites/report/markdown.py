@@ -22,8 +22,8 @@ HEADERS = (
 
 
 def table(lines: Sequence[Figures]) -> str:
-    """One line a suite and backend. Speedup is a geometric mean over eager of the models that
-    pass, memory the sum over all models over eager's."""
+    """One line a suite and backend. Speedup is a geometric mean over eager of the models that pass, memory the sum over
+    all models over eager's."""
     return str(tabulate([cells(line) for line in lines], HEADERS, tablefmt="github", disable_numparse=True))
 
 
