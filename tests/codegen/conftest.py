@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -12,10 +12,21 @@ import torch
 from tests.codegen.harness import Library, available
 
 
-@pytest.fixture(scope="module", params=available())
+@pytest.fixture(scope="module")
 def isa(request: pytest.FixtureRequest) -> str:
-    """Each instruction set of this machine, scalar code among them."""
+    """Each instruction set of this machine, scalar code among them; in a file with a list `ISAS`, those."""
     return str(request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the values of `isa`, unless the test does it itself."""
+    own = {name for mark in metafunc.definition.iter_markers("parametrize") for name in _names(mark.args[0])}
+    if "isa" in metafunc.fixturenames and "isa" not in own:
+        metafunc.parametrize("isa", getattr(metafunc.module, "ISAS", available()), indirect=True, scope="module")
+
+
+def _names(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,10 @@ def available() -> list[str]:
     return [name for name, bits in BITS.items() if bits <= target_for().isa.bits]
 
 
+VECTORS = [isa for isa in available() if isa != "scalar"]
+"""Those with vectors."""
+
+
 class Library:
     """Compiled kernels of one instruction set."""
 

@@ -15,9 +15,9 @@ from inductor_cpu.ir.lane_order import constant_lanes, lane_order
 from inductor_cpu.ir.ops import LOOP_DTYPES
 
 from .build import BF16, BOOL, F32, I64, Build
-from .harness import Library, available, target
+from .harness import VECTORS, Library, target
 
-ISAS = [isa for isa in available() if isa != "scalar"]
+ISAS = VECTORS
 DTYPES = sorted(LOOP_DTYPES, key=str)
 N = size_symbol("n")
 I = loop_var("i", of(N))
@@ -58,11 +58,6 @@ def turned(isa: str, dtype: torch.dtype) -> Kernel:
 def kernels(isa: str) -> dict[tuple[str, torch.dtype], Kernel]:
     found = {(name, dtype): moved(isa, address, dtype) for name, address in ADDRESSES.items() for dtype in DTYPES}
     return found | {("turned", dtype): turned(isa, dtype) for dtype in (F32, BF16)}
-
-
-@pytest.fixture(scope="module", params=ISAS)
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -14,9 +14,9 @@ from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 
 from .build import BF16, F32, Build
-from .harness import Library, available, target
+from .harness import VECTORS, Library, target
 
-ISAS = [isa for isa in available() if isa != "scalar"]
+ISAS = VECTORS
 ROWS, COLUMNS = 3, 100
 N = size_symbol("n")
 R, C = loop_var("r", of(N)), loop_var("c", COLUMNS)
@@ -59,11 +59,6 @@ def joined_with_transposed(isa: str, dtype: torch.dtype) -> Kernel:
 
 
 CUTS = [16, 32, 37, 64, 84]
-
-
-@pytest.fixture(scope="module", params=ISAS)
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

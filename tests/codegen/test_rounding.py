@@ -14,12 +14,10 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import OPS
 
 from .build import BF16, BOOL, F16, F32, Build
-from .harness import Library, available
+from .harness import Library
 
-ISAS = available()
 N = size_symbol("n")
 I = loop_var("i", of(N))
-VECTORS = [isa for isa in ISAS if isa != "scalar"]
 
 
 def floats() -> torch.Tensor:

@@ -22,10 +22,10 @@ from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
 
 from .build import BF16, BOOL, F16, F32, I8, I64, U8, Build
-from .harness import Library, available, target
+from .harness import VECTORS, Library, target
 
 N = size_symbol("n")
-ISAS = [isa for isa in available() if isa != "scalar"]
+ISAS = VECTORS
 
 
 def from_models(name: str, dtype: torch.dtype = F32) -> Facts:
@@ -162,11 +162,6 @@ def built(isa: str) -> dict[object, Kernel]:
     found: dict[object, Kernel] = {dtype: mixed(isa, dtype) for dtype in NARROW}
     found |= {("chosen", dtype): chosen(isa, dtype) for dtype in (BF16, F16, F32)}
     return found | {(p, dtype): repeating(isa, p, dtype) for p in PERIODS for dtype in (F32, BF16)}
-
-
-@pytest.fixture(scope="module", params=ISAS)
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

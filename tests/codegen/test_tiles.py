@@ -14,11 +14,11 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import LOOP_DTYPES
 
 from .build import BF16, F32, F64, I64, Build
-from .harness import Library, available
+from .harness import VECTORS, Library
 
 N, M = size_symbol("n"), size_symbol("m")
 DTYPES = sorted(LOOP_DTYPES, key=str)
-ISAS = [isa for isa in available() if isa != "scalar"]
+ISAS = VECTORS
 
 
 def transpose(isa: str, dtype: torch.dtype, along: str, parallel: int) -> Kernel:
@@ -58,11 +58,6 @@ def kernels(isa: str) -> dict[object, Kernel]:
     for order, parallel in product(ORDERS, range(4)):
         found[order, parallel] = permuted_sum(isa, order, parallel)
     return found
-
-
-@pytest.fixture(scope="module", params=ISAS)
-def isa(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.mark.parametrize(("dtype", "along", "parallel"), [k for k in kernels("avx2") if len(k) == 3], ids=str)
