@@ -17,7 +17,8 @@ import torch
 class MicroKernel:
     """One row. header, code: file in templates/gemm and the C++ class in it; dtype, weight: of the operands, the second
     one packed; total: of the sums; isa: the instruction set that its kernels are compiled for; needs: features of the
-    CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster."""
+    CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster; shifts: it multiplies
+    shifted images (`ir/windows.py`)."""
 
     name: str
     header: str
@@ -32,6 +33,7 @@ class MicroKernel:
     isa: str
     needs: frozenset[str]
     unless: frozenset[str] = frozenset()
+    shifts: bool = False
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
@@ -60,17 +62,16 @@ _FMA = frozenset({"avx512f"})
 _AVX_VNNI = frozenset({"avx_vnni"})
 _AVX2 = frozenset({"avx2", "fma"})
 
-#: The rows that multiply shifted images (`ir/windows.py`).
-SHIFTING = frozenset({"amx_bf16", "split_f32"})
-
 #: Of the rows of a pair of dtypes the first one that a machine has is used. dot_bf16 is before fma_bf16 for CPUs
 #: without AMX, which take a pair of bf16 in the time of one float or two; CPUs with AMX take longer.
 MICRO_KERNELS: Mapping[str, MicroKernel] = {
     row.name: row
     for row in (
-        MicroKernel("amx_bf16", "amx_bf16.h", "AmxBf16", _BF16, _BF16, _F32, 32, 16, 32, 2, "avx512", _AMX_BF16),
+        MicroKernel("amx_bf16", "amx_bf16.h", "AmxBf16", _BF16, _BF16, _F32, 32, 16, 32, 2, "avx512", _AMX_BF16,
+                    shifts=True),
         MicroKernel("amx_bf16_s8", "amx_bf16_s8.h", "AmxBf16S8", _BF16, _S8, _F32, 32, 16, 64, 4, "avx512", _AMX),
-        MicroKernel("split_f32", "split_f32.h", "SplitF32", _F32, _F32, _F32, 32, 32, 32, 1, "avx512", _AMX_BF16),
+        MicroKernel("split_f32", "split_f32.h", "SplitF32", _F32, _F32, _F32, 32, 32, 32, 1, "avx512", _AMX_BF16,
+                    shifts=True),
         MicroKernel("amx_s8", "amx_int8.h", "AmxS8", _S8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8),
         MicroKernel("amx_u8", "amx_int8.h", "AmxU8", _U8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8),
         MicroKernel("dot_bf16", "dot_bf16.h", "DotBf16", _BF16, _BF16, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16),

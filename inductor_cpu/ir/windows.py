@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from inductor_cpu.ir.micro_kernels import SHIFTING, MicroKernel, unpack
+from inductor_cpu.ir.micro_kernels import MicroKernel, unpack
 
 #: Lines of a window are packed once for each of its pixels in them: they must save so many steps.
 _STEPS_OF_LINES, _OF_STEPS_OF_PIXELS = 3, 4
@@ -33,7 +33,7 @@ class Pieces:
 def pieces_of(row: MicroKernel, kernel: Sequence[int], stride: Sequence[int], channels: int) -> Pieces:
     """How a micro kernel wants the windows of a convolution. kernel, stride: (vertical, horizontal)."""
     pixels, line = kernel[0] * kernel[1], kernel[1] * channels
-    if row.name not in SHIFTING or all(size <= step for size, step in zip(kernel, stride, strict=True)):
+    if not row.shifts or all(size <= step for size, step in zip(kernel, stride, strict=True)):
         return Pieces(1, pixels * channels)
     by_line, by_pixel = kernel[0] * _steps(line, row.step), pixels * _steps(channels, row.step)
     if by_line * _OF_STEPS_OF_PIXELS <= by_pixel * _STEPS_OF_LINES:
