@@ -1,4 +1,4 @@
-"""A run of the index-expression fuzzer: every property of `inductor_cpu/ir/index.py` on random expressions."""
+"""A run of the index-expression fuzzer: every property of `inductor_cpu/ir/index` on random expressions."""
 
 from __future__ import annotations
 
