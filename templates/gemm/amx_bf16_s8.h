@@ -12,6 +12,7 @@
 #pragma once
 
 #include "amx_bf16.h"
+#include "amx_int8.h"
 
 #include <bit>
 #include <cmath>
@@ -146,32 +147,12 @@ struct AmxBf16S8 {
   // Sums of so many products of two int8 stay below 2^31.
   static constexpr int64_t kExact = int64_t(1) << 16;
 
-  // Tiles 0-3 hold the sums, 4 and 5 digits, 6 and 7 B.
+  // The sums of digits times B.
   template <int tiles_of_rows>
   static ICPU_INLINE void multiply_digits(const int8_t* a, const int8_t* b, int32_t* sums, int64_t steps) {
-    constexpr int64_t tile = 16 * kStep, row = kColumns * 4;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int64_t s = 0; s < steps; ++s, a += RowsOfDigits::kTiles, b += 2 * tile) {
-      _tile_loadd(6, b, 64);
-      _tile_loadd(4, a, 64);
-      _tile_dpbssd(0, 4, 6);
-      _tile_loadd(7, b + tile, 64);
-      _tile_dpbssd(1, 4, 7);
-      if constexpr (tiles_of_rows == 2) {
-        _tile_loadd(5, a + tile, 64);
-        _tile_dpbssd(2, 5, 6);
-        _tile_dpbssd(3, 5, 7);
-      }
-    }
-    _tile_stored(0, sums, row);
-    _tile_stored(1, sums + 16, row);
-    if constexpr (tiles_of_rows == 2) {
-      _tile_stored(2, sums + 16 * kColumns, row);
-      _tile_stored(3, sums + 16 * kColumns + 16, row);
-    }
+    zero_tiles();
+    multiply_tiles<AmxS8Products, tiles_of_rows>(a, b, steps);
+    store_tiles<tiles_of_rows>(sums);
   }
 
   // c (+)= the sums of a row's digits, smallest first.

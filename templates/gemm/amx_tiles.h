@@ -1,11 +1,6 @@
 // Matrix products with AMX tiles: 2 x 2 tiles of C, 32 rows by 32 columns, in registers.
 //
-// Preconditions: a CPU with amx_tile, the type's tile products and AVX-512 (F, BW), and a process that asked for tile data.
-// A step is 64 bytes of depth. The packed A is a sequence of steps; a step is two tiles (rows 0-15, 16-31) of 16 rows. The
-// packed B is a sequence of steps; a step is two tiles (columns 0-15, 16-31) of 16 rows of 16 groups of neighbours in depth,
-// 4 bytes each: B[2 r][c], B[2 r + 1][c] for 16-bit values.
-//
-// Products is what amx_few.h says.
+// Preconditions: those of amx.h, which says what Products is and how A and B are packed, and AVX-512 (F, BW).
 #pragma once
 
 #include "amx_few.h"
@@ -27,19 +22,11 @@ struct AmxTiles {
   static constexpr bool kOverlaps = true;
   static constexpr int kDepth = 16 * kStep;  // 32 KiB of a panel
 
-  struct alignas(64) Config {
-    uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-  };
-
-  // Tiles 0-3 hold C, 4 and 5 A, 6 and 7 B. They are released at the end, so that the thread's state stays small.
+  // Tiles are released at the end, so that the thread's state stays small.
   struct Thread {
     Thread() {
-      static const Config config;
-      // GCC 12 does not know that the instruction reads memory: the barrier keeps the stores that filled it.
-      asm volatile("" : : "r"(&config) : "memory");
-      _tile_loadconfig(&config);
+      static const TileConfig config;
+      config.load();
     }
     Thread(const Thread&) = delete;
     ~Thread() { _tile_release(); }
@@ -94,22 +81,15 @@ struct AmxTiles {
 
   static constexpr int64_t kTile = 16 * kStep;
   static constexpr int64_t kRead = 4 * kStep;  // neighbouring lines of a row come faster
-  static constexpr int64_t kRow = kColumns * sizeof(Sum);
 
   // A streams through the L1 cache, where B has to stay.
   template <class Rows, class Meanwhile>
   static ICPU_INLINE void two_rows_of_tiles(const Rows& rows, const Weight* b, Sum* c, int64_t steps, bool accumulate,
                                             Meanwhile& meanwhile) {
     if (accumulate) {
-      _tile_loadd(0, c, kRow);
-      _tile_loadd(1, c + 16, kRow);
-      _tile_loadd(2, c + 16 * kColumns, kRow);
-      _tile_loadd(3, c + 16 * kColumns + 16, kRow);
+      load_tiles<2>(c);
     } else {
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
+      zero_tiles();
     }
     for (int64_t s = 0; s < steps; ++s, b += 2 * kTile) {
       const Element* const a = step_of<AmxTiles>(rows, s);
@@ -123,10 +103,7 @@ struct AmxTiles {
       Products::template dot<3>();
       meanwhile();
     }
-    _tile_stored(0, c, kRow);
-    _tile_stored(1, c + 16, kRow);
-    _tile_stored(2, c + 16 * kColumns, kRow);
-    _tile_stored(3, c + 16 * kColumns + 16, kRow);
+    store_tiles<2>(c);
   }
 
   // At most 16 rows: two chains of additions for each tile of C (even and odd steps) hide the latency.
@@ -134,8 +111,7 @@ struct AmxTiles {
   static ICPU_INLINE void one_row_of_tiles(const Rows& rows, const Weight* b, Sum* c, int64_t steps, bool accumulate,
                                            Meanwhile& meanwhile) {
     if (accumulate) {
-      _tile_loadd(0, c, kRow);
-      _tile_loadd(1, c + 16, kRow);
+      load_tiles<1>(c);
     } else {
       _tile_zero(0);
       _tile_zero(1);
@@ -165,10 +141,9 @@ struct AmxTiles {
       Products::template dot<1>();
     }
     alignas(64) Sum odd[16 * kColumns];
-    _tile_stored(0, c, kRow);
-    _tile_stored(1, c + 16, kRow);
-    _tile_stored(2, odd, kRow);
-    _tile_stored(3, odd + 16, kRow);
+    store_tiles<1>(c);
+    _tile_stored(2, odd, kTileStride);
+    _tile_stored(3, odd + 16, kTileStride);
     for (int64_t i = 0; i < 16 * kColumns; ++i) c[i] += odd[i];
   }
 };

@@ -106,7 +106,6 @@ struct SplitF32 {
   static constexpr int64_t kPart = 2 * kTile;
   static constexpr int64_t kStepParts = 3 * kPart;
   static constexpr int64_t kRecord = 3 * kStep;
-  static constexpr int64_t kRow = kColumns * sizeof(float);
   using SplitA = FloatParts<kStep>;
   using SplitB = FloatParts<kPart>;
   static constexpr int kGroup = 4;  // rows that are multiplied as floats at once, in passes of the depth
@@ -151,10 +150,7 @@ struct SplitF32 {
   // C = A @ B for one or two rows of tiles. While a step is multiplied, the next one of B is split.
   template <int tiles, bool splits, class Rows, class Meanwhile>
   static void multiply(const Rows& a, const float* b, uint16_t* parts, float* c, int64_t depth, Meanwhile& meanwhile) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    zero_tiles();
     if constexpr (splits) {
       [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
         (split_rows<n>(b, parts), ...);
@@ -167,15 +163,11 @@ struct SplitF32 {
       multiply_step<tiles, splits>(parts_of(a, step), parts, b + kStep * kColumns);
     }
     multiply_step<tiles, false>(parts_of(a, step), parts, nullptr);
-    _tile_stored(0, c, kRow);
-    _tile_stored(1, c + 16, kRow);
-    if constexpr (tiles == 2) {
-      _tile_stored(2, c + 16 * kColumns, kRow);
-      _tile_stored(3, c + 16 * kColumns + 16, kRow);
-    } else {
+    store_tiles<tiles>(c);
+    if constexpr (tiles == 1) {
       alignas(64) float other[16 * kColumns];
-      _tile_stored(2, other, kRow);
-      _tile_stored(3, other + 16, kRow);
+      _tile_stored(2, other, kTileStride);
+      _tile_stored(3, other + 16, kTileStride);
       for (int64_t i = 0; i < 16 * kColumns; i += 16) {
         _mm512_store_ps(c + i, _mm512_add_ps(_mm512_load_ps(c + i), _mm512_load_ps(other + i)));
       }
