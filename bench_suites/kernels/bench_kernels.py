@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from itertools import count
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -22,6 +24,8 @@ from bench_suites.suites.case import tensors
 WARM_ROUNDS = 2
 SECONDS = 0.5  # of each kernel
 ROUNDS = (7, 100)
+
+NUMBERS = count()
 
 CASES = [pytest.param(variant, id=f"{family}-{variant.name}") for family in FAMILIES for variant in variants(family)]
 
@@ -45,8 +49,15 @@ def _one_thread_without_gradients() -> Iterator[None]:
 
 
 def compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function by a backend; Dynamo keeps one backend for one function object, so that each gets its own."""
-    return compiler(name, lambda report: None, dynamic=False)(lambda *inputs: function(*inputs))
+    """The function by a backend. Dynamo keeps backends by code, and the sizes that it saw change by its name: a second
+    size of one name would make the next kernel one for all sizes. So each gets code of a name of its own."""
+
+    def call(*inputs: torch.Tensor) -> Any:
+        return function(*inputs)
+
+    code = call.__code__.replace(co_name=f"{call.__name__}_{next(NUMBERS)}")
+    own = FunctionType(code, call.__globals__, closure=call.__closure__)
+    return compiler(name, lambda report: None, dynamic=False)(own)
 
 
 def traffic(row: KernelRow, inputs: Inputs, results: Inputs) -> Traffic:
