@@ -9,6 +9,7 @@ import torch
 
 from inductor_cpu.codegen.address import VectorIndex, scalar_text
 from inductor_cpu.codegen.analysis import STAGE, Facts, value_position
+from inductor_cpu.codegen.around import stores_around
 from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, SCALAR, literal
 from inductor_cpu.codegen.prefetch import plan_ahead
 from inductor_cpu.codegen.scalar import DIVISIONS
@@ -43,6 +44,7 @@ class Values:
         if self.kernel.product is not None:
             self._enter_product(self.kernel.product)
         self._ahead = plan_ahead(facts, vertical_units(facts))
+        self._around = stores_around(facts)
         self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:
@@ -368,16 +370,21 @@ class Values:
         masked = store.mask is not None and self.facts.varying[store.mask]
         extra = f", {self.operand(store.mask, vector=True)}" if masked and store.mask is not None else ""
         if access == "contiguous":
-            function = "store_add" if store.mode == "add" else "store"
-            self._fetch_ahead(-1 - number, store.buffer, "fetch_to_write")
-            source = self.kernel.body[store.value]
-            if isinstance(source, Load) and not extra and self.facts.only_moved(number):
-                places = (self.address(store.buffer, store.index[0]), self.address(source.buffer, source.index[0]))
-                return f"icpu::copy({places[0]}, {places[1]}, lanes);"
-            if store.mode == "set" and not extra and self.facts.rounding.is_rounded(store.value):
-                function = "store_rounded"
-            return f"icpu::{function}({self.address(store.buffer, store.index[0])}, {value}, lanes{extra});"
+            return self._store_contiguous(store, number, value, extra)
         base, lanes = self.offsets(store.index[0])
         pointer = self._pointers[store.buffer]
         function = "scatter_add" if store.mode == "add" else "scatter"
         return f"icpu::{function}({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, {value}, lanes{extra});"
+
+    def _store_contiguous(self, store: Store, number: int, value: str, extra: str) -> str:
+        place, source = self.address(store.buffer, store.index[0]), self.kernel.body[store.value]
+        function = "store_add" if store.mode == "add" else "store"
+        if isinstance(source, Load) and not extra and self.facts.only_moved(number):
+            function, value = "copy", self.address(source.buffer, source.index[0])
+        elif store.mode == "set" and not extra and self.facts.rounding.is_rounded(store.value):
+            function = "store_rounded"
+        if number in self._around:
+            write = f"[&](auto* const line) ICPU_INLINE {{ icpu::{function}(line, {value}, lanes{extra}); }}"
+            return f"icpu::around({place}, lanes, {write});"
+        self._fetch_ahead(-1 - number, store.buffer, "fetch_to_write")
+        return f"icpu::{function}({place}, {value}, lanes{extra});"

@@ -18,11 +18,15 @@ inline int threads_for(int64_t work, int64_t grain, int limit = omp_get_max_thre
   return static_cast<int>(std::min<int64_t>(limit, work / grain));
 }
 
+// Stores around the cache (vec_memory.h) are seen before what follows.
+inline void order_stores() { __builtin_ia32_sfence(); }
+
 // body(begin, end) for chunks of [0, total) whose bounds, the last end excepted, are multiples of `align`.
 template <class Body>
 inline void parallel_for(int64_t total, int64_t align, int threads, const Body& body) {
   if (threads <= 1) {
     if (total > 0) body(int64_t(0), total);
+    order_stores();
     return;
   }
   const int64_t units = (total + align - 1) / align;
@@ -35,6 +39,7 @@ inline void parallel_for(int64_t total, int64_t align, int threads, const Body& 
     const int64_t begin = std::min(units * self / count * align, total);
     const int64_t end = std::min(units * (self + 1) / count * align, total);
     if (self < count && begin < end) body(begin, end);
+    order_stores();
   }
 }
 

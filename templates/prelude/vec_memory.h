@@ -299,6 +299,42 @@ inline void copy(T* to, const T* from, const Lanes& lanes) {
   }
 }
 
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+template <int Bytes>
+inline void stream(char* to, const char* from) {
+  if constexpr (Bytes == 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to), *reinterpret_cast<const __m128i*>(from));
+  } else if constexpr (Bytes == 32) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), *reinterpret_cast<const __m256i*>(from));
+#if defined(CPU_CAPABILITY_AVX512)
+  } else {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), *reinterpret_cast<const __m512i*>(from));
+#endif
+  }
+}
+#endif
+
+// Writes around the cache: `write` stores a whole vector at the place that it is given, which goes to memory from there.
+// Does so where p is a multiple of a register's bytes; ordered before what follows by sfence (parallel.h).
+template <class T, class Lanes, class Write>
+inline void around(T* p, const Lanes&, const Write& write) {
+#if (defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)) && !defined(__SANITIZE_ADDRESS__)
+  constexpr int bytes = Lanes::units * kLanes * int(sizeof(T)), piece = bytes < kRegBytes ? bytes : kRegBytes;
+  if constexpr (Lanes::full && piece >= 16) {
+    if (__builtin_expect(reinterpret_cast<uintptr_t>(p) % piece == 0, 1)) {
+      alignas(kRegBytes) T line[Lanes::units * kLanes];
+      write(static_cast<T*>(line));
+#pragma GCC unroll 8
+      for (int begin = 0; begin < bytes; begin += piece) {
+        stream<piece>(reinterpret_cast<char*>(p) + begin, reinterpret_cast<const char*>(line) + begin);
+      }
+      return;
+    }
+  }
+#endif
+  write(p);
+}
+
 // Asks for the cache lines of a vector at an index: to read it soon, or in a while, or to write it soon. The index may lie
 // beyond the memory.
 template <class T, class Lanes>

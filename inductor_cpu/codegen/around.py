@@ -1,0 +1,59 @@
+"""Which stores go around the cache.
+
+A store fetches its line first, and the line goes to memory later: two transfers. Results that are larger than what a
+core may hope to keep in the last cache are gone when they are read, so that one transfer is enough: whole lines go
+straight to memory. On a Xeon with 480 MB for all its guests, a copy of 16 MB gained nothing by it, one of 32 MB a
+third, and a sixth together with a reader; below, it costs the reader its cache.
+"""
+
+from __future__ import annotations
+
+from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.ir.nodes import Load, Store
+
+#: The results of a kernel that no cache keeps.
+LEAST_BYTES = 32 << 20
+
+LINE_BYTES = 64
+
+
+def stores_around(facts: Facts) -> frozenset[int]:
+    """The numbers of the stores that write around the cache: all results of a kernel with many, or none."""
+    kernel = facts.kernel
+    if kernel.parallel == 0 or kernel.product is not None or facts.tile is not None:
+        return frozenset()
+    found = {number: size for number in range(len(kernel.stores)) if (size := _bytes(facts, number))}
+    return frozenset(found) if sum(found.values()) >= LEAST_BYTES else frozenset()
+
+
+def _bytes(facts: Facts, number: int) -> int:
+    """What a store writes in all, if it writes every element once, whole lines at a time, and nobody reads them; else
+    0."""
+    kernel, store = facts.kernel, facts.kernel.stores[number]
+    plain = store.mode == "set" and store.mask is None and facts.store_access(number) == "contiguous"
+    if not plain or any(isinstance(i, Load) and i.buffer == store.buffer for i in kernel.body):
+        return 0
+    itemsize = kernel.body[store.value].dtype.itemsize
+    loops = [loop for loop in (*kernel.outer, *kernel.inner) if loop in store.index[0].symbols]
+    sizes = [loop.size.as_int if loop.size is not None else None for loop in loops]
+    if None in sizes or not _in_lines(facts, store, itemsize):
+        return 0
+    total = itemsize
+    for size in sizes:
+        total *= size or 0
+    return total
+
+
+def _in_lines(facts: Facts, store: Store, itemsize: int) -> bool:
+    """Whether a vector starts at a multiple of its bytes, wherever the loops are."""
+    address, lanes = store.index[0], facts.kernel.vector.lanes
+    if any(symbol.kind != "loop" for symbol in address.symbols):
+        return False
+    for loop in address.symbols:
+        stride = address.coefficient(loop)
+        if stride is None or stride.as_int is None:
+            return False
+        step = stride.as_int * (lanes if loop == facts.kernel.vector.loop else 1)
+        if step * itemsize % min(LINE_BYTES, lanes * itemsize):
+            return False
+    return True

@@ -1,0 +1,81 @@
+"""Results that no cache keeps are written around it, whole lines at a time, and are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+import inductor_cpu
+from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.codegen.around import LEAST_BYTES, stores_around
+from inductor_cpu.ir.nodes import Load
+from tests.lower.harness import lower
+from tests.schedule.harness import kernels, schedule_of
+
+MANY = LEAST_BYTES // 4  # floats
+ROWS = 4096
+COLUMNS = MANY // ROWS
+
+
+def stores(function: Callable[..., object], *inputs: torch.Tensor) -> list[set[int]]:
+    return [set(stores_around(Facts(kernel))) for kernel in kernels(schedule_of(lower(function, *inputs)))]
+
+
+def test_results_of_32_megabytes_go_around_the_cache_and_smaller_ones_do_not() -> None:
+    assert stores(lambda x: x + 1, torch.empty(MANY)) == [{0}]
+    assert stores(lambda x: x + 1, torch.empty(MANY - 16)) == [set()]
+
+
+def test_all_results_of_a_kernel_count_together() -> None:
+    assert stores(lambda x: (x + 1, x * 2), torch.empty(MANY // 2)) == [{0, 1}]
+
+
+def test_rows_that_do_not_start_with_a_line_are_stored_plainly() -> None:
+    padded = torch.empty(ROWS, 3, COLUMNS + 1)[:, :, :-1]
+    assert stores(lambda x: x.softmax(-1), torch.empty(ROWS, COLUMNS)) == [{0}]
+    assert stores(lambda x: x.softmax(-1), torch.empty(ROWS + 8, COLUMNS - 1)) == [set()]
+    assert stores(lambda x: x.sum(1, keepdim=True) + x, padded) == [{0}]  # the operand's rows may start anywhere
+
+
+def test_what_is_updated_in_place_is_in_the_cache_already() -> None:
+    (kernel,) = kernels(schedule_of(lower(lambda x: x + 1, torch.empty(MANY))))
+    (source,) = (instr.buffer for instr in kernel.body if isinstance(instr, Load))
+    updated = replace(kernel, stores=(replace(kernel.stores[0], buffer=source),))
+    assert (stores_around(Facts(kernel)), stores_around(Facts(updated))) == ({0}, set())
+
+
+def test_what_is_stored_at_indices_from_memory_is_stored_plainly() -> None:
+    def put(x: torch.Tensor, index: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.index_put((index,), y)
+
+    assert set() in stores(put, torch.empty(ROWS, COLUMNS), torch.empty(ROWS, dtype=torch.int64), torch.empty(COLUMNS))
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "pointwise": lambda x: torch.relu(x) + 1,
+    "heads": lambda x: x.view(ROWS, COLUMNS // 64, 64).transpose(0, 1).contiguous(),
+    "rows": lambda x: x - x.amax(-1, keepdim=True),
+    "to booleans": lambda x: torch.cat([x, x, x, x]) > 0,
+    "to bfloat16": lambda x: torch.cat([x, x]).bfloat16(),
+    "to int64": lambda x: x.long(),
+}
+
+
+@pytest.mark.parametrize("simdlen", [None, 256])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_numbers_are_eager_s(name: str, simdlen: int | None) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(ROWS, COLUMNS)
+    with inductor_cpu.config.patch({"cpp.simdlen": simdlen}):
+        have = torch.compile(FUNCTIONS[name], backend="icpu")(x)
+    assert torch.equal(have, FUNCTIONS[name](x))
+
+
+def test_a_result_that_does_not_start_with_a_line_is_right() -> None:
+    x, y = torch.randn(MANY), torch.zeros(MANY + 1)
+    torch.compile(lambda x, y: y[1:].copy_(x + 1), backend="icpu")(x, y)
+    assert y[0] == 0
+    assert torch.equal(y[1:], x + 1)
