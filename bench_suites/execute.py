@@ -96,11 +96,18 @@ class Competitor:
         return collect(self.module, output, loss), peak
 
     def rewind(self) -> None:
-        """Undo what a training step did to the buffers (counters and means of batch norms)."""
-        if self.module is not self.case.module:
-            for buffer, first in zip(self.module.buffers(), self.case.module.buffers(), strict=True):
-                if not torch.equal(buffer, first):
-                    buffer.detach().copy_(first)
+        """Undo what a training step did to the buffers: counters and means of batch norms, tables that a first call
+        makes in place of a buffer of another shape."""
+        if self.module is self.case.module:
+            return
+        for name, first in self.case.module.named_buffers(remove_duplicate=False):
+            owner, _, attribute = name.rpartition(".")
+            module = self.module.get_submodule(owner)
+            buffer = module.get_buffer(attribute)
+            if buffer.shape != first.shape:
+                setattr(module, attribute, first.clone())
+            elif not torch.equal(buffer, first):
+                buffer.detach().copy_(first)
 
     def timed(self) -> Callable[[], Any]:
         """A function without arguments that makes one call."""

@@ -111,6 +111,23 @@ class Counts(nn.Module):
         return x * self.weight
 
 
+class Remembers(nn.Module):
+    """Makes a table for the rows of its first input, in place of a buffer of another shape."""
+
+    table: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        self.register_buffer("table", torch.zeros(1, 1), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """A pointwise function."""
+        if self.table.shape[0] != x.shape[0]:
+            self.table = torch.arange(1, x.shape[0] + 1).to(x.dtype)[:, None]
+        return x * self.weight * self.table
+
+
 def _build(kind: type[nn.Module], request: Request) -> Case:
     special: dict[type[nn.Module], Callable[..., Any]] = {Raises: compile_to_failure, Stale: compile_to_one_right_call}
     compile_it = special.get(kind, compile_module)
@@ -126,6 +143,7 @@ KINDS: dict[str, type[nn.Module]] = {
     "differs": Differs,
     "stale": Stale,
     "counts": Counts,
+    "remembers": Remembers,
     "fills": Fills,
     "works_too": Works,
 }

@@ -72,6 +72,11 @@ def test_a_backend_that_is_wrong_at_its_second_call_is_no_pass() -> None:
     assert wrong["backends"]["icpu"]["error"].startswith("the second call: outputs")
 
 
+def test_a_step_that_replaces_a_buffer_is_checked_twice_from_the_same_start() -> None:
+    row = run_job(Job("odd", "remembers", ("eager", "icpu"), mode="training", repeat=0))
+    assert row["status"] == "pass", row
+
+
 def test_a_step_that_changes_buffers_is_checked_twice_from_the_same_start() -> None:
     row = run_job(Job("odd", "counts", ("eager", "icpu"), mode="training", repeat=0))
     assert row["status"] == "pass", row
