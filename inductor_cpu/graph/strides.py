@@ -116,9 +116,7 @@ def _iterated(*operands: torch.Tensor) -> Order | None:
     kernels: dict[int, Callable[..., torch.Tensor]] = {1: torch.neg, 2: torch.add, 3: torch.addcmul}
     if len(operands) not in kernels:
         return None
-    made = kernels[len(operands)](*operands)
-    strides = made.stride()
-    return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+    return _order_of(kernels[len(operands)](*operands))
 
 
 def _meta(x: torch.Tensor) -> torch.Tensor:
@@ -130,12 +128,31 @@ def _formatted(node: fx.Node) -> Order | None:
     """Pooling and resizing take channels-last or contiguous from all strides of their argument, also from those of
     dimensions with one element, which fake tensors of views of it may have otherwise."""
     x, *others = args_of(node)
-    if x.target not in _VIEWS or 1 not in _hints(fake(x).shape) or None in map(_hint, fake(x).shape):
+    if not _is_view_with_ones(x):
         return None
     # The modes would compute the views as fake tensors do.
     with no_python_dispatcher(), _disable_current_modes():
         made = _call(node.target, _as_eager(x), *others)
-    strides = (made[0] if isinstance(made, tuple) else made).stride()
+    return _order_of(made[0] if isinstance(made, tuple) else made)
+
+
+def _joined(node: fx.Node) -> Order | None:
+    """A join has the format that all its parts share, told from all their strides, too."""
+    parts, *dim = args_of(node)
+    if not any(map(_is_view_with_ones, parts)) or any(_hint(n) is None for part in parts for n in fake(part).shape):
+        return None
+    with no_python_dispatcher(), _disable_current_modes():
+        return _order_of(_call(node.target, [_as_eager(part) for part in parts], *dim))
+
+
+def _is_view_with_ones(x: fx.Node) -> bool:
+    """Whether a value of known sizes is a view with a dimension of one element."""
+    sizes = [_hint(n) for n in fake(x).shape]
+    return x.target in _VIEWS and 1 in sizes and None not in sizes
+
+
+def _order_of(made: torch.Tensor) -> Order:
+    strides = made.stride()
     return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
 
 
@@ -148,8 +165,7 @@ def _rolled(node: fx.Node) -> Order | None:
     for shift, dim in zip(shifts, dims, strict=True):
         start = -shift % x.shape[dim]
         x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
-    strides = x.stride()
-    return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+    return _order_of(x)
 
 
 def _as_eager(x: fx.Node) -> torch.Tensor:
@@ -227,6 +243,7 @@ _BY_PYTHON = (
     aten.xlogy.Tensor,
 )
 _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
+    aten.cat.default: _joined,
     aten.pow.Scalar: _contiguous,
     aten.index.Tensor: _indexed,
     aten.roll.default: _rolled,

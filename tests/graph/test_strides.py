@@ -56,6 +56,9 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "roll by nothing, channels last": lambda: torch.roll(IMAGE.to(memory_format=torch.channels_last), 0, 1),
     "roll of all elements": lambda: torch.roll(X, 2),
     "roll of permuted dimensions": lambda: torch.roll(X, 1, 1),
+    "join of an image, channels last, as a view with a dimension of one element": lambda: torch.cat(
+        [IMAGE[:1].contiguous(memory_format=torch.channels_last).unflatten(2, (1, 5))] * 2, 2
+    ),
     "batch norm, channels last": lambda: F.batch_norm(
         IMAGE.to(memory_format=torch.channels_last), None, None, training=True
     ),
