@@ -54,7 +54,10 @@ struct Problem {
     if (log_sums.data != nullptr) {
       const float unit = kMasked ? 1.0f : std::abs(scale);
       // A row without keys has 0, as ATen's: its backward then finds weights of exp(-inf - 0).
-      *log_sums.at(b, h, row) = total == 0 && empty != Empty::kNan ? 0.0f : base * unit + std::log(total);
+      // Without a mask the exponent of the base is rounded, and all weights are 2^rest too large.
+      const float power = unit * kLog2E, rest = kMasked || total == 0 ? 0.0f : std::fma(base, power, -(base * power));
+      const float log_total = std::log(total) - rest / kLog2E;
+      *log_sums.at(b, h, row) = total == 0 && empty != Empty::kNan ? 0.0f : base * unit + log_total;
     }
   }
 };

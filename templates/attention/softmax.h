@@ -104,6 +104,11 @@ struct Softmax {
     return select(first_lanes(count), Vec<float>{{value}}, splat<1>(other)).r[0];
   }
 
+  // How far the exponents of two bases are apart, as `Exponent` rounds them.
+  static ICPU_INLINE float between(float base, float other, float unit) {
+    return masked ? (base - other) * unit : base * unit - other * unit;
+  }
+
   // The weight of a score is 2^of(score), with of(score) = (score - base) * unit.
   struct Exponent {
     Reg<float> base, unit, shift;
@@ -140,7 +145,7 @@ struct Softmax {
       return 1;
     }
     running.base = now;
-    const float factor = before == -kInf<float> ? 0.0f : power_of_two<6>(splat_reg((before - now) * unit))[0];
+    const float factor = before == -kInf<float> ? 0.0f : power_of_two<6>(splat_reg(between(before, now, unit)))[0];
     running.sums *= splat_reg(factor);
     weigh<false>(scores, keys, end, unit, running, weights);
     return factor;

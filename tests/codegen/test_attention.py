@@ -202,6 +202,17 @@ def reference(
     return scores.softmax(-1).nan_to_num() @ v, scores.logsumexp(-1).nan_to_num(neginf=0.0)
 
 
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize(("kernel", "isa"), [(k, i) for k, i, dtype in ALL if dtype == torch.float32])
+def test_a_single_key_with_a_large_score_has_it_as_the_logarithm(kernel: str, isa: str, rows: int) -> None:
+    if not runs_here(kernel, isa):
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    address = functions(isa)[source(kernel, torch.float32, "none", 0.3, False).symbol]
+    q, k = torch.randint(-40, 41, (2, 3, rows, 1)).float(), torch.randint(-40, 41, (2, 3, 1, 1)).float()
+    _, sums = run(address, 0.3, q, k, k, None)
+    torch.testing.assert_close(sums, (q * k)[..., 0] * 0.3, rtol=1e-7, atol=2e-7)
+
+
 @pytest.mark.parametrize("nan_rows", [False, True])
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.dtype, nan_rows: bool) -> None:
