@@ -78,8 +78,8 @@ def test_an_inexact_value_written_into_a_view_makes_its_base_inexact() -> None:
     assert not replay(graph).is_exact("x0")
 
 
-def _corrupted(by: float, step: Step) -> dict[str, str]:
-    graph = graph_of(step)
+def _corrupted(by: float, step: Step, dtype: str = "float32") -> dict[str, str]:
+    graph = graph_of(step, inputs=(X, replace(Y, dtype=dtype)))
     ref = reference(graph, replay(graph), False)
     value = ref.plain.outputs[0].clone()
     value[1, 2] += by * value[1, 2].abs() + by
@@ -91,6 +91,12 @@ def test_a_rounding_error_is_right_and_a_larger_one_is_wrong() -> None:
     assert not _corrupted(0.0, softmax)
     assert not _corrupted(1e-8, softmax)
     assert _corrupted(1e-4, softmax)
+
+
+def test_doubles_may_drift_but_not_be_singles() -> None:
+    softmax = Step("v0", "softmax", ("x1",), (("dim", 1),))
+    assert not _corrupted(1e-13, softmax, "float64")
+    assert _corrupted(1e-9, softmax, "float64")
 
 
 def test_an_exact_value_must_be_equal() -> None:
