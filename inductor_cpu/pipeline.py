@@ -27,6 +27,7 @@ from inductor_cpu.codegen.attention import generate_attention
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.ranking import generate_ranking
+from inductor_cpu.codegen.strips import generate_strips
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
@@ -34,7 +35,7 @@ from inductor_cpu.graph.passes import run_passes
 from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret, verify
-from inductor_cpu.ir.kernel import Kernel, Schedule
+from inductor_cpu.ir.kernel import Kernel, Schedule, Strips
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
 from inductor_cpu.ir.nodes import Extern, LoopNest, Program, Ranking, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
@@ -338,6 +339,8 @@ def _generate(schedule: Schedule, target: Target, choices: Choices) -> tuple[lis
             continue
         if isinstance(step, Kernel):
             source = generate(step, target, choices)
+        elif isinstance(step, Strips):
+            source = generate_strips(step, target, choices)
         elif isinstance(step, Ranking):
             source = generate_ranking(step, schedule.program.buffer_table, choices)
         else:
@@ -399,10 +402,12 @@ def _interpreted(program: Program, kind: Kind, trace: Trace) -> CompiledGraph:
 
 
 # -- report ------------------------------------------------------------------------------------------------------------
-def _kernel_info(step: Kernel | Templated) -> KernelInfo:
+def _kernel_info(step: Kernel | Strips | Templated) -> KernelInfo:
     if isinstance(step, Templated):
         return KernelInfo(f"icpu_{step.name}", True)
-    return KernelInfo(step.label, step.vector.vectorized, step.vector.reasons)
+    plans = [kernel.vector for kernel in (step.kernels if isinstance(step, Strips) else (step,))]
+    reasons = tuple(reason for plan in plans for reason in plan.reasons)
+    return KernelInfo(step.label, all(plan.vectorized for plan in plans), reasons)
 
 
 def _report(schedule: Schedule, runnable: executor.RunnablePlan, kind: Kind, trace: Trace) -> CompileReport:

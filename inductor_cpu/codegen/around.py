@@ -30,7 +30,7 @@ def _bytes(facts: Facts, number: int) -> int:
     """What a store writes in all, if it writes every element once, whole lines at a time, and nobody reads them; else
     0."""
     kernel, store = facts.kernel, facts.kernel.stores[number]
-    plain = store.mode == "set" and store.mask is None and facts.store_access(number) == "contiguous"
+    plain = store.mode == "set" and store.mask is None and facts.access.get(-1 - number) == "contiguous"
     if not plain or any(isinstance(i, Load) and i.buffer == store.buffer for i in kernel.body):
         return 0
     itemsize = kernel.body[store.value].dtype.itemsize

@@ -31,11 +31,12 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
 
     Its text has no names from the model, so kernels with equal loops have equal text and share a symbol.
     Raises InternalError if the kernel breaks the contract of `ir/kernel.py`."""
-    _check(kernel, target)
+    check_kernel(kernel, target)
     kernel = as_bits(kernel)
     writer = Writer()
-    _includes(kernel, writer)
-    _comment(kernel, target, writer)
+    for header in headers(kernel):
+        writer.line(f'#include "{header}"')
+    comment(kernel, target, writer)
     with writer.block(HEAD):
         _parameters(kernel, writer)
         loops = Loops(Facts(kernel, choices.tiling), writer, choices)
@@ -49,7 +50,8 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
     return named(writer.text(), kernel.label)
 
 
-def _check(kernel: Kernel, target: Target) -> None:
+def check_kernel(kernel: Kernel, target: Target) -> None:
+    """Raise InternalError if the vector plan is not one for this target."""
     if not kernel.vector.vectorized:
         return
     if kernel.vector.lanes != LANES[target.isa.name]:
@@ -58,14 +60,12 @@ def _check(kernel: Kernel, target: Target) -> None:
         raise InternalError(STAGE, f"{kernel.label}: the vectorized loop {kernel.vector.loop} is not one of its loops")
 
 
-def _includes(kernel: Kernel, writer: Writer) -> None:
-    for header in sorted({HEADERS[i.op] for i in kernel.body if isinstance(i, Scalar) and i.op in HEADERS}):
-        writer.line(f'#include "{header}"')
+def headers(kernel: Kernel) -> list[str]:
+    """What the kernel's code needs besides the prelude that all have."""
+    found = sorted({HEADERS[i.op] for i in kernel.body if isinstance(i, Scalar) and i.op in HEADERS})
     if any(isinstance(i, Scan) for i in kernel.body):
-        writer.line('#include "scan.h"')
-    if kernel.product is not None:
-        for header in headers_of(kernel.product):
-            writer.line(f'#include "{header}"')
+        found.append("scan.h")
+    return found if kernel.product is None else [*found, *headers_of(kernel.product)]
 
 
 def _parameters(kernel: Kernel, writer: Writer) -> None:
@@ -76,9 +76,9 @@ def _parameters(kernel: Kernel, writer: Writer) -> None:
         writer.line(f"const int64_t n{number} = sizes[{number}];")
 
 
-def _comment(kernel: Kernel, target: Target, writer: Writer) -> None:
-    """What the kernel loops over and how it is vectorized. Names of the model stay out: they would make equal kernels
-    differ."""
+def comment(kernel: Kernel, target: Target, writer: Writer) -> None:
+    """Write what the kernel loops over and how it is vectorized. Names of the model stay out: they would make equal
+    kernels differ."""
     numbers = {s: f"n{i}" for i, s in enumerate(kernel.sizes)}
     outer = [_loop_text(f"i{i}", s.size, numbers) for i, s in enumerate(kernel.outer)]
     inner = [_loop_text(f"r{i}", s.size, numbers) for i, s in enumerate(kernel.inner)]

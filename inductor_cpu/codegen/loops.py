@@ -52,7 +52,14 @@ RUNNING: dict[str, str] = {
 class Loops:
     """Writes the loops of one kernel, and in each of them the values that are computed there."""
 
-    def __init__(self, facts: Facts, writer: Writer, choices: Choices, piece: Piece | None = None) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        writer: Writer,
+        choices: Choices,
+        piece: Piece | None = None,
+        bounds: tuple[str, str] | None = None,
+    ) -> None:
         self.facts, self.kernel, self.writer, self.choices = facts, facts.kernel, writer, choices
         self.values = Values(facts, writer)
         self.vector = self.kernel.vector.loop
@@ -61,7 +68,8 @@ class Loops:
         self._filled: set[int] = set()  # kept values whose row is complete
         self._rows = Rows(facts, self.values, writer)
         self._piece = piece  # the part of the vectorized loop that is written, if not all of it
-        self._pieces = () if piece else pieces_of(facts)
+        self._bounds = bounds  # of the outermost loop, if not all of its points are wanted
+        self._pieces = () if piece or bounds else pieces_of(facts)
 
     # -- everything --------------------------------------------------------------------------------------------------
     def emit(self) -> None:
@@ -131,7 +139,8 @@ class Loops:
         if parallel and level <= parallel:
             self._open_parallel(level, stack)
             return
-        stack.enter_context(self._loop(self.kernel.outer[level - 1], "0", None))
+        begin, end = self._bounds if self._bounds is not None and level == 1 else ("0", None)
+        stack.enter_context(self._loop(self.kernel.outer[level - 1], begin, end))
 
     def _open_parallel(self, level: int, stack: ExitStack) -> None:
         kernel = self.kernel

@@ -11,7 +11,7 @@ from inductor_cpu.codegen.ranking import ranking_pointers, ranking_sizes
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
 from inductor_cpu.ir.index import Expr, Sym, product
-from inductor_cpu.ir.kernel import Kernel, Schedule, Step
+from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips
 from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Ranking, SizeBinding, Templated, View
 
 
@@ -131,7 +131,7 @@ class _PlanBuilder:
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def step(self, number: int, step: Step) -> None:
-        if isinstance(step, Kernel):
+        if isinstance(step, (Kernel, Strips)):
             self.kernel(self.symbols[number], step)
         elif isinstance(step, Attention):
             ints = self.integers(sizes_of(step, self.buffers))
@@ -142,7 +142,7 @@ class _PlanBuilder:
         else:
             self.extern(step)
 
-    def kernel(self, symbol: str, kernel: Kernel) -> None:
+    def kernel(self, symbol: str, kernel: Kernel | Strips) -> None:
         for arg in kernel.args:
             if arg.writes:
                 self.allocate(self.buffers[arg.buffer])
@@ -208,7 +208,7 @@ class _PlanBuilder:
         found: set[str] = set()
         views = [value for value in self.program.results if isinstance(value, View)]
         for step in self.schedule.steps:
-            if isinstance(step, (Kernel, Templated)):
+            if isinstance(step, (Kernel, Strips, Templated)):
                 found |= buffers_of(step)
             else:
                 views += views_of(step)
@@ -296,7 +296,7 @@ def is_whole(view: View, buffer: Buffer) -> bool:
 
 def buffers_of(step: Step) -> set[str]:
     """Every buffer that a step touches."""
-    if isinstance(step, Kernel):
+    if isinstance(step, (Kernel, Strips)):
         return {arg.buffer for arg in step.args}
     if isinstance(step, Templated):
         return {*step.outputs, *(view.buffer for view in step.operands)}

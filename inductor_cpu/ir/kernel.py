@@ -121,7 +121,49 @@ class Kernel:
     product: Product | None = None
 
 
-Step = Union[Kernel, Extern, Attention, Ranking]
+@dataclass(frozen=True)
+class Strips:
+    """Kernels that run in turns over pieces of their outermost loops, in one generated function, so that a piece of
+    what they share is still in a cache.
+
+    kernels: in order. The outermost loop of each has units * shares[k] points; unit u is the points [u * shares[k],
+    (u + 1) * shares[k]) of each kernel k. No unit reads what another unit of these kernels writes. units: how many
+    there are; piece: how many of them run through all kernels before the next piece begins. local: (buffer, elements
+    of a unit) of the temps that nobody else reads: they only live within a piece."""
+
+    kernels: tuple[Kernel, ...]
+    shares: tuple[int, ...]
+    units: int
+    piece: int
+    local: tuple[tuple[str, int], ...]
+
+    @property
+    def label(self) -> str:
+        """A name for people."""
+        return self.kernels[-1].label
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The FX nodes that it is of."""
+        return tuple(dict.fromkeys(origin for kernel in self.kernels for origin in kernel.origins))
+
+    @property
+    def args(self) -> tuple[KernelArg, ...]:
+        """The buffers outside of the pieces, those written first."""
+        inside = {name for name, _ in self.local}
+        merged: dict[str, KernelArg] = {}
+        for arg in (arg for kernel in self.kernels for arg in kernel.args if arg.buffer not in inside):
+            known = merged.get(arg.buffer, KernelArg(arg.buffer, arg.dtype, False, False))
+            merged[arg.buffer] = KernelArg(arg.buffer, arg.dtype, known.reads or arg.reads, known.writes or arg.writes)
+        return tuple(sorted(merged.values(), key=lambda arg: not arg.writes))
+
+    @property
+    def sizes(self) -> tuple[Sym, ...]:
+        """The size symbols that it reads, sorted by name."""
+        return tuple(sorted({size for kernel in self.kernels for size in kernel.sizes}, key=lambda s: s.name))
+
+
+Step = Union[Kernel, Strips, Extern, Attention, Ranking]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.kernel import Kernel, Product, Schedule
+from inductor_cpu.ir.kernel import Kernel, Product, Schedule, Strips
 from inductor_cpu.ir.nodes import (
     Attention,
     Buffer,
@@ -273,6 +273,14 @@ def _(value: Kernel) -> str:
         level = "" if not value.inner else "inner " if number in phased else "outer "
         lines.append(f"  {number}: {level}{show(store)}")
     return "\n".join(lines)
+
+
+@show.register
+def _(value: Strips) -> str:
+    shares = ", ".join(map(str, value.shares))
+    lines = [f"strips: {value.units} units ({shares} points of the kernels), {value.piece} at a time"]
+    lines += [f"  local {name}: {elements} elements a unit" for name, elements in value.local]
+    return "\n".join([*lines, *(f"  {line}" for kernel in value.kernels for line in show(kernel).split("\n"))])
 
 
 @show.register

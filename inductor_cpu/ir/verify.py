@@ -10,7 +10,7 @@ import torch
 
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
 from inductor_cpu.ir.index import Expr, Sym, as_expr, of, product
-from inductor_cpu.ir.kernel import Kernel, Schedule, Step
+from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import (
     Attention,
@@ -29,6 +29,7 @@ from inductor_cpu.ir.nodes import (
 )
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.scatter import keeps_apart
+from inductor_cpu.ir.strips import verify_strips
 from inductor_cpu.ir.verify_body import Checker, Scope, check_body, check_expr, check_stores, depends, store_depends
 
 ACCESS_KINDS = ("uniform", "contiguous", "strided", "gather")
@@ -360,13 +361,16 @@ def verify_schedule(schedule: Schedule, stage: str = "schedule") -> None:
     written = {buffer.name for buffer in program.buffers if buffer.kind in ("input", "constant")}
     lives: dict[str, list[int]] = {}
     for number, step in enumerate(schedule.steps):
-        if isinstance(step, Kernel):
-            verify_kernel(step, stage)
+        if isinstance(step, (Kernel, Strips)):
+            for kernel in step.kernels if isinstance(step, Strips) else (step,):
+                verify_kernel(kernel, stage)
+        if isinstance(step, Strips):
+            verify_strips(step, stage)
         reads, writes = step_uses(step)
-        at = Checker(stage, f"step {number} ({step.label if isinstance(step, Kernel) else step.name})")
+        at = Checker(stage, f"step {number} ({step.label if isinstance(step, (Kernel, Strips)) else step.name})")
         for name in (*reads, *writes):
             at.require(name in program.buffer_table, f"buffer {name} does not exist")
-        own = set(writes) if isinstance(step, Kernel) else set()
+        own = set(writes) if isinstance(step, (Kernel, Strips)) else set()
         for name in reads:
             at.require(name in written or name in own, f"{name} is read before it is written")
         written.update(writes)
@@ -398,7 +402,7 @@ def _input_symbols(program: Program) -> set[Sym]:
 
 def step_uses(step: Step) -> tuple[list[str], list[str]]:
     """(read, written) buffer names of a step."""
-    if isinstance(step, Kernel):
+    if isinstance(step, (Kernel, Strips)):
         return [arg.buffer for arg in step.args if arg.reads], [arg.buffer for arg in step.args if arg.writes]
     if isinstance(step, Templated):
         return [view.buffer for view in step.operands], list(step.outputs)

@@ -29,7 +29,7 @@ FEW_VECTORS = 8
 
 #: Rows of a block, and the bytes that they may have: a part of the second-level cache.
 ROWS = range(128, 15, -1)
-BLOCK_BYTES = 512 << 10
+BLOCK_BYTES = 256 << 10
 
 #: Operands of fewer bytes are in a cache anyway.
 LEAST_BYTES = 1 << 20

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.kernel import Kernel, Schedule, Step
+from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips
 from inductor_cpu.ir.nodes import Buffer, LoopNest, Program
 from inductor_cpu.ir.rewrite import prune
 from inductor_cpu.schedule import roofline
@@ -17,6 +17,7 @@ from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
 from inductor_cpu.schedule.inline import inline_producers
 from inductor_cpu.schedule.known import put_known_indices
 from inductor_cpu.schedule.memory import plan_memory
+from inductor_cpu.schedule.strips import join_strips
 from inductor_cpu.schedule.uses import live_nodes, reads_of, result_buffers
 
 
@@ -39,8 +40,10 @@ def schedule_program(
     steps: list[Step] = [
         build_kernel(item, buffers, lanes, cores) if isinstance(item, Group) else item for item in items
     ]
+    steps = join_strips(program, steps, buffers, cores)
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
-    bounds = (roofline.note(step) for step in steps if isinstance(step, Kernel) and step.product is None)
+    kernels = [kernel for step in steps for kernel in (step.kernels if isinstance(step, Strips) else (step,))]
+    bounds = (roofline.note(step) for step in kernels if isinstance(step, Kernel) and step.product is None)
     return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes, *divisions, *bounds))
 
 

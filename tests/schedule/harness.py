@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from inductor_cpu.ir import interpret, verify
-from inductor_cpu.ir.kernel import Kernel, Schedule
+from inductor_cpu.ir.kernel import Kernel, Schedule, Strips
 from inductor_cpu.ir.nodes import Buffer, Extern, Load, Program, Ranking
 from inductor_cpu.schedule.schedule import schedule_program
 from tests.lower.harness import fresh, lower
@@ -48,6 +48,9 @@ class ScheduleRun(interpret._Run):
                 self.call(step)
             elif isinstance(step, Ranking):
                 self.rank(step)
+            elif isinstance(step, Strips):
+                for kernel in step.kernels:
+                    self.kernel(kernel)
             else:
                 self.kernel(step)
         return [self.result(value) for value in self.program.results]
@@ -132,7 +135,8 @@ def equal(have: Any, want: Any, tolerance: float, what: str) -> None:
 
 def kernels(schedule: Schedule) -> list[Kernel]:
     """The kernels of a schedule, in order."""
-    return [step for step in schedule.steps if isinstance(step, Kernel)]
+    steps = [step.kernels if isinstance(step, Strips) else (step,) for step in schedule.steps]
+    return [step for together in steps for step in together if isinstance(step, Kernel)]
 
 
 def only_kernel(schedule: Schedule) -> Kernel:

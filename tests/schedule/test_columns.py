@@ -31,7 +31,7 @@ def test_a_long_sum_of_columns_folds_blocks_of_rows_first() -> None:
 
 def test_wide_rows_make_smaller_blocks() -> None:
     found = loops_of(lambda x: x.sum(0), torch.empty(ROWS, 4096))
-    assert found == [([64, 4096], [32]), ([4096], [64])]
+    assert found == [([128, 4096], [16]), ([4096], [128])]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""Neighbouring kernels that go through the same memory in the same order run in turns, a piece at a time.
+
+A kernel that reads what another one has just written, or has just read, finds it in a cache only if both go through it
+in pieces: all of the first piece, then all of the second (strip mining). So a temp between them never reaches memory.
+That is right where each piece of the outermost loop of one kernel needs nothing of the other pieces of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import gcd
+
+from inductor_cpu.ir.kernel import Kernel, KernelArg, Step, Strips
+from inductor_cpu.ir.nodes import Buffer, Program, Scalar
+from inductor_cpu.ir.ops import INDEX_CHECKS
+from inductor_cpu.ir.strips import unit_span
+from inductor_cpu.schedule.memory import step_reads
+from inductor_cpu.schedule.uses import result_buffers
+
+#: What kernels share stays in a cache anyway if it is less.
+LEAST_BYTES = 1 << 20
+
+#: Bytes of a piece: a part of the second-level cache. One unit may have more, if it must.
+PIECE_BYTES, UNIT_BYTES = 512 << 10, 1 << 20
+
+#: Pieces for each thread, so that all of them end at about the same time.
+PIECES_PER_THREAD = 4
+
+
+def join_strips(program: Program, steps: Sequence[Step], buffers: Mapping[str, Buffer], cores: int) -> list[Step]:
+    """The steps, with neighbouring kernels joined where they share much memory piece by piece."""
+    found: list[Step] = []
+    for step in steps:
+        before = found[-1] if found else None
+        joined = None
+        if isinstance(step, Kernel) and isinstance(before, (Kernel, Strips)):
+            joined = _joined(_kernels(before), step, buffers, cores)
+        found[-1:] = (found[-1:] if joined is None else []) + [step if joined is None else joined]
+    kept = result_buffers(program) | {binding.buffer for binding in program.bindings}
+    return [_with_locals(step, found, buffers, kept) if isinstance(step, Strips) else step for step in found]
+
+
+def _kernels(step: Kernel | Strips) -> tuple[Kernel, ...]:
+    return step.kernels if isinstance(step, Strips) else (step,)
+
+
+def _joined(before: tuple[Kernel, ...], kernel: Kernel, buffers: Mapping[str, Buffer], cores: int) -> Strips | None:
+    kernels = (*before, kernel)
+    if not all(_can_run_in_pieces(k, buffers) for k in kernels) or _overlap(kernels, buffers):
+        return None
+    sizes = [_size(k) for k in kernels]
+    units = gcd(*sizes)
+    shares = tuple(size // units for size in sizes)
+    spans = _spans(kernels, shares, buffers)
+    if spans is None:
+        return None
+    common = {arg.buffer for arg in kernel.args} & {arg.buffer for arg in _args(before)}
+    shared = sum(spans[name] * units * buffers[name].dtype.itemsize for name in common if name in spans)
+    unit = sum(span * buffers[name].dtype.itemsize for name, span in spans.items())
+    if shared < LEAST_BYTES or unit > UNIT_BYTES:
+        return None
+    piece = _piece(kernels, shares, min(PIECE_BYTES // unit, units // (cores * PIECES_PER_THREAD)))
+    return None if piece is None else Strips(kernels, shares, units, piece, ())
+
+
+def _args(kernels: Sequence[Kernel]) -> tuple[KernelArg, ...]:
+    return tuple(arg for kernel in kernels for arg in kernel.args)
+
+
+def _size(kernel: Kernel) -> int:
+    size = kernel.outer[0].size
+    return 0 if size is None or size.as_int is None else size.as_int
+
+
+def _can_run_in_pieces(kernel: Kernel, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether the points of its outermost loop are independent, and a piece of them can be written without tiles,
+    checks of indices or sizes that are known at run time."""
+    if kernel.product is not None or not kernel.parallel or kernel.sizes or _size(kernel) < 2:
+        return False
+    tiles = not kernel.inner and any(kind == "strided" for _, kind in kernel.vector.access)
+    checks = any(isinstance(i, Scalar) and i.op in INDEX_CHECKS for i in kernel.body)
+    return not tiles and not checks
+
+
+def _overlap(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a kernel writes memory that another buffer of these kernels may lie in: inputs may be views of each
+    other, and a buffer a view of one that is written."""
+    names = {arg.buffer for arg in _args(kernels)}
+    written = {arg.buffer for arg in _args(kernels) if arg.writes}
+    roots = {name: _root(name, buffers) for name in names}
+    shared = any(roots[name] == roots[other] for name in written for other in names - {name})
+    return shared or any(buffers[roots[name]].kind not in ("temp", "output") for name in written)
+
+
+def _root(name: str, buffers: Mapping[str, Buffer]) -> str:
+    base = buffers[name].alias_of
+    return name if base is None else _root(base, buffers)
+
+
+def _spans(kernels: Sequence[Kernel], shares: Sequence[int], buffers: Mapping[str, Buffer]) -> dict[str, int] | None:
+    """Buffer -> elements of a unit, where that is the same for all kernels; None if a unit would need the results of
+    another one."""
+    found: dict[str, int] = {}
+    for name in dict.fromkeys(arg.buffer for arg in _args(kernels)):
+        users = [(k, n) for k, n in zip(kernels, shares, strict=True) if name in {arg.buffer for arg in k.args}]
+        spans = {unit_span(kernel, share, name) for kernel, share in users}
+        span = spans.pop() if len(spans) == 1 else None
+        if span is not None:
+            found[name] = span
+        elif len(users) > 1 and any(arg.writes for kernel, _ in users for arg in kernel.args if arg.buffer == name):
+            return None
+    return found
+
+
+def _piece(kernels: Sequence[Kernel], shares: Sequence[int], most: int) -> int | None:
+    """Units of a piece: at most so many, so that vectors of every kernel start and end with a piece; None if there is
+    no such number."""
+    step = 1
+    for kernel, share in zip(kernels, shares, strict=True):
+        if kernel.vector.loop == kernel.outer[0]:
+            lanes = kernel.vector.lanes
+            step = step * (lanes // gcd(lanes, share)) // gcd(step, lanes // gcd(lanes, share))
+    most = max(most, 1)
+    return most // step * step or None
+
+
+def _with_locals(strips: Strips, steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: set[str]) -> Strips:
+    """The strips with the temps that only they use as memory of a piece."""
+    elsewhere = kept.union(*(step_reads(step) for step in steps if step is not strips))
+    names = {arg.buffer for arg in _args(strips.kernels) if arg.writes and buffers[arg.buffer].kind == "temp"}
+    spans = _spans(strips.kernels, strips.shares, buffers) or {}
+    aliased = {buffer.alias_of for buffer in buffers.values()}
+    local = tuple((name, spans[name]) for name in sorted(names - elsewhere - aliased) if name in spans)
+    return replace(strips, local=local)

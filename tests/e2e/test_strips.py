@@ -1,0 +1,53 @@
+"""Kernels in turns, a piece at a time: the numbers are those of whole kernels, with any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import inductor_cpu
+from tests.e2e.support import assert_like_eager
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def layer_norm_gradients(x: torch.Tensor, weight: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    mean, rstd = x.mean(-1, keepdim=True), (x.var(-1, keepdim=True, correction=0) + 1e-5).rsqrt()
+    return torch.ops.aten.native_layer_norm_backward(g, x, [512], mean, rstd, weight, weight, [True, True, True])
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]]]] = {
+    "pooling": (lambda x: F.adaptive_avg_pool2d(x, 7), lambda: (torch.randn(7, 300, 28, 28),)),
+    "the last piece is short": (lambda x: F.avg_pool2d(x, 4), lambda: (torch.randn(3, 333, 36, 36),)),
+    "rows and columns": (lambda x: (x.softmax(-1), x.sum(0)), lambda: (torch.randn(2048, 512),)),
+    "layer norm": (layer_norm_gradients, lambda: (torch.randn(1536, 512), torch.randn(512), torch.randn(1536, 512))),
+}
+
+
+@pytest.mark.parametrize("simdlen", [None, 256, 0], ids=["widest", "avx2", "scalar"])
+@pytest.mark.parametrize("name", CASES)
+def test_pieces_give_eager_s_numbers(name: str, simdlen: int | None, threads: int) -> None:
+    torch.manual_seed(0)
+    function, inputs = CASES[name]
+    with inductor_cpu.config.patch({"cpp.simdlen": simdlen}):
+        assert_like_eager(function, *inputs(), rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_case_runs_in_pieces(name: str, tmp_path: Path) -> None:
+    function, inputs = CASES[name]
+    with inductor_cpu.config.patch({"dump": str(tmp_path)}):
+        torch.compile(function, backend="icpu")(*inputs())
+    (schedule,) = tmp_path.glob("*/02_schedule.txt")
+    assert "strips: " in schedule.read_text()

@@ -1,0 +1,104 @@
+"""Kernels that share much memory run in turns, a piece at a time; what needs other pieces stays apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.kernel import Strips
+from inductor_cpu.ir.strips import unit_span, verify_strips
+from tests.lower.harness import lower
+from tests.schedule.harness import kernels, schedule_of, scheduled
+
+
+def strips_of(function: Callable[..., object], *inputs: torch.Tensor, cores: int = 4) -> list[Strips]:
+    schedule = schedule_of(lower(function, *inputs), cores=cores)
+    return [step for step in schedule.steps if isinstance(step, Strips)]
+
+
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    return F.adaptive_avg_pool2d(x, 7)
+
+
+def test_both_directions_of_a_pooling_run_in_turns_and_the_rows_between_are_local() -> None:
+    (strips,) = strips_of(pooled, torch.empty(16, 256, 28, 28))
+    assert (strips.units, strips.shares) == (28672, (1, 7))
+    assert [elements for _, elements in strips.local] == [28]
+    assert strips.piece * strips.shares[1] % strips.kernels[1].vector.lanes == 0
+    assert {arg.buffer for arg in strips.args}.isdisjoint(name for name, _ in strips.local)
+
+
+def test_small_operands_are_in_a_cache_anyway() -> None:
+    assert strips_of(pooled, torch.empty(1, 64, 28, 28)) == []
+
+
+def test_sums_of_rows_and_of_columns_read_the_same_piece() -> None:
+    def both(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.softmax(x, -1), x.sum(0)
+
+    x = torch.randn(2048, 512)
+    (strips,) = strips_of(both, x)
+    assert (strips.units, strips.shares) == (16, (128, 1))
+    assert strips.local == ()
+    scheduled(both, x)  # interpreted, and compared
+
+
+def test_a_temp_that_another_step_reads_keeps_its_memory() -> None:
+    def pooled_and_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = x.view(4096, 7, 4, 28).sum(2)
+        return rows.view(4096, 7, 7, 4).sum(-1), rows
+
+    (strips,) = strips_of(pooled_and_rows, torch.empty(4096, 28, 28))
+    assert strips.local == ()
+
+
+def test_what_needs_all_rows_first_is_not_joined() -> None:
+    def centered(x: torch.Tensor) -> torch.Tensor:
+        return x - x.sum(0)
+
+    assert strips_of(centered, torch.empty(2048, 512)) == []
+
+
+def test_rows_in_another_order_are_not_joined() -> None:
+    def flipped(x: torch.Tensor) -> torch.Tensor:
+        return x.softmax(-1).flip(0).cumsum(-1)
+
+    assert strips_of(flipped, torch.empty(2048, 512)) == []
+
+
+def test_the_unit_of_a_buffer_is_what_no_other_unit_touches() -> None:
+    (kernel,) = kernels(schedule_of(lower(lambda x: x[:, :-1] + x[:, 1:], torch.empty(64, 65))))
+    load = next(name for name in (arg.buffer for arg in kernel.args if arg.reads))
+    result = next(name for name in (arg.buffer for arg in kernel.args if arg.writes))
+    assert (unit_span(kernel, 4, load), unit_span(kernel, 4, result)) == (4 * 65, 4 * 64)
+    (overlapping,) = kernels(schedule_of(lower(lambda x: x[:-1] + x[1:], torch.empty(65, 64))))
+    load = next(name for name in (arg.buffer for arg in overlapping.args if arg.reads))
+    assert unit_span(overlapping, 1, load) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"units": 14336},
+        {"shares": (7, 1)},
+        {"local": (("nothing", 28),)},
+    ],
+    ids=str,
+)
+def test_strips_that_say_something_wrong_are_refused(change: dict[str, object]) -> None:
+    (strips,) = strips_of(pooled, torch.empty(16, 256, 28, 28))
+    verify_strips(strips)
+    if "local" in change:
+        change = {"local": tuple((name, 14) for name, _ in strips.local)}
+    with pytest.raises(InternalError):
+        verify_strips(replace(strips, **change))  # type: ignore[arg-type]
+
+
+def test_threads_have_several_pieces_each() -> None:
+    (strips,) = strips_of(pooled, torch.empty(16, 256, 28, 28), cores=32)
+    assert strips.units // strips.piece >= 4 * 32
