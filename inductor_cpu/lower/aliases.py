@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import operator
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import fx
@@ -19,9 +21,14 @@ from inductor_cpu.lower.context import meta_of
 from inductor_cpu.lower.sizes import size_expr, stride_exprs
 
 
-def root(node: fx.Node) -> fx.Node:
-    """The value of which a node is a view, of the same dtype, in eager mode: the node itself if it is no view."""
-    while (source := _viewed(node)) is not None and _lies_in(node, source):
+def roots(nodes: Iterable[fx.Node]) -> dict[fx.Node, fx.Node]:
+    """For each node the value of which it is a view, of the same dtype, in eager mode: itself if it is no view."""
+    calls: dict[fx.Node, Any] = {}  # a split into many pieces is one call
+    return {node: _root(node, calls) for node in nodes}
+
+
+def _root(node: fx.Node, calls: dict[fx.Node, Any]) -> fx.Node:
+    while (source := _viewed(node)) is not None and _lies_in(node, source, calls):
         node = source
     return node
 
@@ -31,22 +38,31 @@ def offset_in(node: fx.Node, base: fx.Node) -> Expr:
     return size_expr(meta_of(node).storage_offset()) - size_expr(meta_of(base).storage_offset())
 
 
-def _lies_in(node: fx.Node, source: fx.Node) -> bool:
+def _lies_in(node: fx.Node, source: fx.Node, calls: dict[fx.Node, Any]) -> bool:
     """Whether the fake value of a view is where its source's puts it. Not so if a graph pass replaced the source by a
     value of other strides, which are of no concern to indices of elements, or if dtypes differ."""
     if meta_of(source).dtype != meta_of(node).dtype:
         return False
     call = node.args[0] if node.target is operator.getitem else node
     assert isinstance(call, fx.Node)
+    if call not in calls:
+        calls[call] = _called(call, source)
+    made = calls[call]
+    if made is None:
+        return False
+    made = made[node.args[1]] if call is not node else made
+    return _place(made) == _place(meta_of(node))
+
+
+def _called(call: fx.Node, source: fx.Node) -> Any:
+    """The fake result of a call; None if there is no view of such strides."""
     values, named = fx.map_arg((call.args, call.kwargs), meta_of)
     mode = detect_fake_mode([meta_of(source)])
     try:
         with mode or contextlib.nullcontext(), torch.no_grad():
-            made = call.target(*values, **named)  # type: ignore[operator]
+            return call.target(*values, **named)  # type: ignore[operator]
     except (RuntimeError, ValueError):
-        return False  # no view of such strides
-    made = made[node.args[1]] if call is not node else made
-    return _place(made) == _place(meta_of(node))
+        return None
 
 
 def _place(fake: torch.Tensor) -> tuple[tuple[Expr, ...], Expr]:

@@ -206,7 +206,7 @@ class _GraphLowering:
         values: Any = node.args[0]
         items = list(values) if isinstance(values, (tuple, list)) else [values]
         promised = node.meta.get("result_strides", [None] * len(items))
-        self.roots = {item: aliases.root(item) for item in items if isinstance(self.env.get(item), TensorValue)}
+        self.roots = aliases.roots(item for item in items if isinstance(self.env.get(item), TensorValue))
         self.sharers = Counter(self.roots.values())
         results = []
         first: dict[View, fx.Node] = {}
