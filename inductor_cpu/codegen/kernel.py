@@ -11,6 +11,7 @@ from inductor_cpu.codegen.product import emit_product, headers_of
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.scalar import HEADERS
 from inductor_cpu.codegen.source import HEAD, named
+from inductor_cpu.codegen.starts import from_starts
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.errors import InternalError
@@ -29,10 +30,11 @@ LANES: dict[str, int] = {"avx512": 16, "avx2": 8, "scalar": 0}
 def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> KernelSource:
     """The C++ function of a kernel.
 
-    Its text has no names from the model, so kernels with equal loops have equal text and share a symbol.
+    Its text has no names from the model, and its pointers point at `starts`, so kernels with equal loops have equal
+    text and share a symbol.
     Raises InternalError if the kernel breaks the contract of `ir/kernel.py`."""
     check_kernel(kernel, target)
-    kernel = as_bits(kernel)
+    kernel = from_starts(as_bits(kernel))
     writer = Writer()
     for header in headers(kernel):
         writer.line(f'#include "{header}"')

@@ -8,6 +8,7 @@ from typing import Any
 
 from inductor_cpu.codegen.attention import pointers_of, sizes_of
 from inductor_cpu.codegen.ranking import ranking_pointers, ranking_sizes
+from inductor_cpu.codegen.starts import starts
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
 from inductor_cpu.ir.index import Expr, Sym, product
@@ -146,7 +147,8 @@ class _PlanBuilder:
         for arg in kernel.args:
             if arg.writes:
                 self.allocate(self.buffers[arg.buffer])
-        pointers = tuple(self.pointer(arg.buffer) for arg in kernel.args)
+        begins = zip(kernel.args, starts(kernel), strict=True)
+        pointers = tuple(self.pointer(arg.buffer, start * arg.dtype.itemsize) for arg, start in begins)
         ints = tuple(self.symbol(s) for s in kernel.sizes)
         self.instructions.append(ep.KernelCall(symbol, kernel.label, pointers, ints))
 
@@ -173,10 +175,11 @@ class _PlanBuilder:
         for name in names:
             self.instructions.append(ep.Unguard(self.integer(self.places[name].offset)))
 
-    def pointer(self, name: str) -> ep.Slot | ep.ArenaRef:
+    def pointer(self, name: str, offset: int = 0) -> ep.Slot | ep.SlotRef | ep.ArenaRef:
+        """What points so many bytes behind the start of a buffer."""
         if name in self.places:
-            return ep.ArenaRef(self.integer(self.places[name].offset))
-        return self.slots[name]
+            return ep.ArenaRef(self.integer(self.places[name].offset + offset))
+        return ep.SlotRef(self.slots[name], offset) if offset else self.slots[name]
 
     def extern(self, extern: Extern) -> None:
         args = self.argument(extern.args)

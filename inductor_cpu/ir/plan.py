@@ -46,6 +46,14 @@ class ArenaRef:
 
 
 @dataclass(frozen=True)
+class SlotRef:
+    """A pointer into the memory of the tensor in `slot`: `offset` bytes from its first element."""
+
+    slot: Slot
+    offset: IntLike
+
+
+@dataclass(frozen=True)
 class LoadInput:
     """slot <- graph input number `position`, a tensor."""
 
@@ -135,7 +143,7 @@ class KernelCall:
 
     symbol: str
     label: str
-    pointers: tuple[Slot | ArenaRef, ...]
+    pointers: tuple[Slot | SlotRef | ArenaRef, ...]
     ints: tuple[IntLike, ...]
 
 

@@ -49,6 +49,7 @@ from inductor_cpu.ir.plan import (
     Restride,
     SizeOf,
     Slot,
+    SlotRef,
     StridedView,
     StrideOf,
     Unguard,
@@ -328,6 +329,11 @@ def _(value: Reg) -> str:
 @show.register
 def _(value: ArenaRef) -> str:
     return f"arena+{show(value.offset)}"
+
+
+@show.register
+def _(value: SlotRef) -> str:
+    return f"{show(value.slot)}+{show(value.offset)}"
 
 
 @show.register

@@ -73,6 +73,13 @@ class ReferenceRun:
             return {key: self.leaf(item) for key, item in value.items()}
         return value
 
+    def address(self, pointer: p.Slot | p.SlotRef | p.ArenaRef) -> int:
+        """Where a pointer of a kernel points."""
+        if isinstance(pointer, p.Slot):
+            return self.tensor(pointer).data_ptr()
+        start = self.tensor(pointer.slot) if isinstance(pointer, p.SlotRef) else self.arena
+        return start.data_ptr() + self.value(pointer.offset)
+
     def run_LoadInput(self, i: p.LoadInput) -> None:  # noqa: N802  (named after the instruction)
         self.slots[i.slot.index] = self.inputs[i.position]
 
@@ -102,10 +109,7 @@ class ReferenceRun:
         self.slots[i.slot.index] = base.as_strided(self.values(i.sizes), self.values(i.strides), offset)
 
     def run_KernelCall(self, i: p.KernelCall) -> None:  # noqa: N802
-        addresses = [
-            self.tensor(x).data_ptr() if isinstance(x, p.Slot) else self.arena.data_ptr() + self.value(x.offset)
-            for x in i.pointers
-        ]
+        addresses = [self.address(x) for x in i.pointers]
         ints = self.values(i.ints)
         kernel = _KERNEL(self.addresses[i.symbol])
         status = kernel((ctypes.c_void_p * len(addresses))(*addresses), (ctypes.c_int64 * len(ints))(*ints))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.codegen.starts import starts
 from inductor_cpu.config import snapshot
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.paths import prelude
@@ -44,7 +45,8 @@ class Library:
 
     def run(self, kernel: Kernel, *buffers: torch.Tensor, sizes: Sequence[int] = ()) -> int:
         """Call a kernel on the storage of tensors; returns its status."""
-        pointers = (ctypes.c_void_p * max(len(buffers), 1))(*[b.data_ptr() for b in buffers])
+        begins = zip(buffers, starts(kernel), strict=True)
+        pointers = (ctypes.c_void_p * max(len(buffers), 1))(*[b.data_ptr() + n * b.itemsize for b, n in begins])
         ints = (ctypes.c_int64 * max(len(sizes), 1))(*sizes)
         status = self._functions[kernel](pointers, ints)
         assert isinstance(status, int)

@@ -27,6 +27,7 @@ from inductor_cpu.ir.plan import (
     Restride,
     SizeOf,
     Slot,
+    SlotRef,
     StridedView,
     StrideOf,
 )
@@ -104,6 +105,19 @@ def test_arena_holds_intermediates_for_kernels_and_operators(run: Runner) -> Non
     for n in (1, 5, 5000):
         x = torch.randn(n)
         assert torch.equal(run(arena_plan(), x)[0], ((x + 1) * 3).relu())
+
+
+def test_a_kernel_reads_and_writes_behind_the_start_of_a_tensor(run: Runner) -> None:
+    plan = make_plan(
+        LoadInput(Slot(0), 0),
+        LoadInt(Reg(0), 1),
+        Alloc(Slot(1), F32, (6,), (1,)),
+        KernelCall(ADD_ONE.symbol, "add_one", (SlotRef(Slot(0), 8), Slot(1)), (4,)),
+        KernelCall(ADD_ONE.symbol, "add_one", (Slot(0), SlotRef(Slot(1), Reg(0))), (2,)),
+        results=(Slot(1),),
+    )
+    x = torch.randn(6)
+    assert torch.equal(run(plan, x, 16)[0], torch.cat([x[2:], x[:2]]) + 1)
 
 
 def test_arena_view_that_escapes_stays_valid(executor: ModuleType, run: Runner) -> None:

@@ -141,6 +141,8 @@ class Decoder {
     for (PyObject* pointer : elements(pointers.get())) {
       if (markers_.is_slot(pointer)) {
         call.pointers.push_back({false, slots_.at(pointer), {}});
+      } else if (PyObject_HasAttrString(pointer, "slot")) {
+        call.pointers.push_back({false, slots_.at(attribute(pointer, "slot").get()), field(pointer, "offset")});
       } else {
         call.pointers.push_back({true, 0, field(pointer, "offset")});
       }

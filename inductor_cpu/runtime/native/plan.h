@@ -71,7 +71,7 @@ struct StridedView {
 struct Pointer {
   bool in_arena;
   SlotId slot; // unless in_arena
-  Int offset; // bytes, if in_arena
+  Int offset; // bytes
 };
 struct KernelCall {
   KernelFunction function;

@@ -162,7 +162,8 @@ class Frame {
   void step(const KernelCall& s) {
     for (size_t i = 0; i < s.pointers.size(); ++i) {
       const Pointer& pointer = s.pointers[i];
-      pointers_[i] = pointer.in_arena ? arena_ + value(pointer.offset) : data(tensor(pointer.slot), s.label);
+      pointers_[i] = pointer.in_arena ? arena_ + value(pointer.offset)
+                                      : behind(data(tensor(pointer.slot), s.label), value(pointer.offset));
     }
     const int64_t* ints = s.fixed_ints.data();
     if (!s.fixed) {
@@ -177,6 +178,11 @@ class Frame {
       check(s.function(pointers_.data(), ints), s.label);
     }
     zones_.check(s.label);
+  }
+
+  // Integers: an empty tensor has no address, and a kernel with nothing to do may get one.
+  static void* behind(void* start, int64_t bytes) {
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(start) + static_cast<uintptr_t>(bytes));
   }
 
   // A kernel goes on after a bad index or a division by zero, with memory safe, and says so at its end.
