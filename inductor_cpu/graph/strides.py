@@ -186,6 +186,11 @@ def _elementwise(node: fx.Node) -> Order | None:
     return _iterated(*(_meta(v) for v in values if isinstance(v, torch.Tensor)))
 
 
+def _as_copy(node: fx.Node) -> Order | None:
+    """The order of the first argument's copy, which is changed then."""
+    return _iterated(_meta(fake(args_of(node)[0])))
+
+
 def _indexed(node: fx.Node) -> Order | None:
     """Advanced indexing walks the tensor, where the indices do not tell, and the indices together."""
     x, indices = _meta(fake(args_of(node)[0])), [fake(i) for i in args_of(node)[1]]
@@ -246,6 +251,8 @@ _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
     aten.cat.default: _joined,
     aten.pow.Scalar: _contiguous,
     aten.index.Tensor: _indexed,
+    aten.index_fill.int_Scalar: _as_copy,
+    aten.index_fill.int_Tensor: _as_copy,
     aten.roll.default: _rolled,
     **dict.fromkeys(_BATCH_NORMS, _of_format),
     **dict.fromkeys(_BY_FORMAT, _formatted),

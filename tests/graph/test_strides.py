@@ -30,6 +30,8 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "index of a result that has other strides": lambda: torch.copysign(X.permute(0, 2, 1), X[0, :, 0])[
         torch.tensor([1, 0])
     ],
+    "index_fill of columns with gaps": lambda: SMALL.t()[..., ::2].t().index_fill(0, torch.tensor([1]), 1),
+    "index_fill by a tensor": lambda: SMALL.t()[..., ::2].t().index_fill(1, torch.tensor([1]), SMALL[0, 0]),
     "copysign": lambda: torch.copysign(SMALL, torch.tensor(-1.0)),
     "logical_and": lambda: torch.logical_and(X, SMALL.t()[:, :3].t()[0, 0]),
     "logical_or of broadcast": lambda: torch.logical_or(torch.randn(10, 1, 5).permute(2, 1, 0), torch.randn(10, 5).t()),
