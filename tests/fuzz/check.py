@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from random import Random
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._dynamo
 
+from inductor_cpu.codegen import around, prefetch
+from inductor_cpu.schedule import columns, strips
 from tests.fuzz.calls import Results, call, model_of
 from tests.fuzz.graph import Graph
 from tests.fuzz.judge import Reference, complaints, reference
 from tests.fuzz.replay import Invalid, replay
 from tests.fuzz.script import dynamic_option
 
-#: Ways of compiling: the options of the backend.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "avx2": {"cpp.simdlen": 256},
-    "scalar": {"cpp.simdlen": 1},
-    "threads": {"cpp.threads": 3, "cpp.min_chunk_size": 1},
-    "interpreter": {"debug_interpret": True},
+
+@dataclass(frozen=True)
+class Variant:
+    """A way of compiling: the options of the backend, and whether small operands count as large ones."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    large: bool = False
+
+
+VARIANTS: dict[str, Variant] = {
+    "default": Variant(),
+    "avx2": Variant({"cpp.simdlen": 256}),
+    "scalar": Variant({"cpp.simdlen": 1}),
+    "threads": Variant({"cpp.threads": 3, "cpp.min_chunk_size": 1}),
+    "large": Variant(large=True),
+    "interpreter": Variant({"debug_interpret": True}),
 }
+
+#: What decides that operands are large, and so low that those of a graph are.
+LOWERED: tuple[tuple[ModuleType, dict[str, Any]], ...] = (
+    (columns, {"LEAST_BYTES": 64, "FEW_VECTORS": 0, "ROWS": range(8, 1, -1)}),
+    (strips, {"LEAST_BYTES": 64, "PIECE_BYTES": 4096, "PIECES_PER_THREAD": 1}),
+    (prefetch, {"STREAM_BYTES": 64, "LEAST_TILES": 1}),
+    (around, {"LEAST_BYTES": 64}),
+)
 
 #: Noisy runs before a number that looks wrong counts as wrong.
 CONFIRMING_TRIALS = 40
@@ -48,7 +70,7 @@ class Outcome:
 
 def variants_of(seed: int) -> tuple[str, ...]:
     """One or two ways in turn: how a graph is compiled matters less than how many graphs are."""
-    turns = (("default",), ("default",), ("default", "interpreter"), ("avx2",), ("scalar",), ("threads",))
+    turns = (("default",), ("default", "interpreter"), ("avx2",), ("scalar",), ("threads",), ("large",), ("large",))
     return Random(seed).choice(turns)
 
 
@@ -77,11 +99,18 @@ def evaluate(graph: Graph, variants: Sequence[str] | None = None) -> Outcome:
     return Outcome("ok")
 
 
-def attempt_with(graph: Graph, refs: Sequence[Reference], backend: str, options: dict[str, Any]) -> Attempt:
+def attempt_with(graph: Graph, refs: Sequence[Reference], backend: str, variant: Variant) -> Attempt:
     """Compile the model of a graph and call it as `refs` says."""
+    with ExitStack() as stack:
+        for module, numbers in LOWERED if variant.large else ():
+            stack.enter_context(patch.multiple(module, **numbers))
+        return _attempt(graph, refs, backend, variant.options)
+
+
+def _attempt(graph: Graph, refs: Sequence[Reference], backend: str, options: Mapping[str, Any]) -> Attempt:
     torch._dynamo.reset()
     model = model_of(graph)
-    more: dict[str, Any] = {"options": options} if options else {}
+    more: dict[str, Any] = {"options": dict(options)} if options else {}
     compiled = torch.compile(model, backend=backend, dynamic=dynamic_option(graph), **more)
     returned: list[Results] = []
     for ref in refs:
@@ -103,9 +132,9 @@ def attempt_with(graph: Graph, refs: Sequence[Reference], backend: str, options:
 
 def _finding(graph: Graph, refs: Sequence[Reference], attempt: Attempt) -> Outcome:
     """The outcome of a graph that a variant fails: which variants do, and whether AOTAutograd alone does the same."""
-    if is_torchs(attempt, attempt_with(graph, refs, "aot_eager", {}), refs):
+    if is_torchs(attempt, attempt_with(graph, refs, "aot_eager", Variant()), refs):
         return Outcome("torch", attempt.text)
-    table = {name: attempt_with(graph, refs, "icpu", options).status for name, options in VARIANTS.items()}
+    table = {name: attempt_with(graph, refs, "icpu", variant).status for name, variant in VARIANTS.items()}
     torch._dynamo.reset()
     summary = ", ".join(f"{name} {result}" for name, result in table.items())
     kind = re.sub(r"\d+", "N", _cause(attempt.text)) if attempt.status == "error" else _stage(table)
@@ -143,4 +172,6 @@ def _stage(table: dict[str, str]) -> str:
         return "schedule or scalar code"
     if table["avx2"] != "ok" or table["default"] != "ok":
         return "vector code"
-    return "parallel code" if table["threads"] != "ok" else "only sometimes"
+    if table["threads"] != "ok":
+        return "parallel code"
+    return "code for large operands" if table["large"] != "ok" else "only sometimes"
