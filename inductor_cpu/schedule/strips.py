@@ -36,7 +36,10 @@ def join_strips(program: Program, steps: Sequence[Step], buffers: Mapping[str, B
         joined = None
         if isinstance(step, Kernel) and isinstance(before, (Kernel, Strips)):
             joined = _joined(_kernels(before), step, buffers, cores)
-        found[-1:] = (found[-1:] if joined is None else []) + [step if joined is None else joined]
+        if joined is None:
+            found.append(step)
+        else:
+            found[-1] = joined
     kept = result_buffers(program) | {binding.buffer for binding in program.bindings}
     return [_with_locals(step, found, buffers, kept) if isinstance(step, Strips) else step for step in found]
 
@@ -53,7 +56,7 @@ def _joined(before: tuple[Kernel, ...], kernel: Kernel, buffers: Mapping[str, Bu
     units = gcd(*sizes)
     shares = tuple(size // units for size in sizes)
     spans = _spans(kernels, shares, buffers)
-    if spans is None:
+    if spans is None or units < cores * PIECES_PER_THREAD:
         return None
     common = {arg.buffer for arg in kernel.args} & {arg.buffer for arg in _args(before)}
     shared = sum(spans[name] * units * buffers[name].dtype.itemsize for name in common if name in spans)

@@ -102,3 +102,11 @@ def test_strips_that_say_something_wrong_are_refused(change: dict[str, object]) 
 def test_threads_have_several_pieces_each() -> None:
     (strips,) = strips_of(pooled, torch.empty(16, 256, 28, 28), cores=32)
     assert strips.units // strips.piece >= 4 * 32
+
+
+def test_too_few_units_for_the_threads_stay_whole_kernels() -> None:
+    def both(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.softmax(x, -1), x.sum(0)
+
+    x = torch.empty(2048, 512)  # 16 blocks of rows
+    assert [len(strips_of(both, x, cores=cores)) for cores in (4, 5)] == [1, 0]
