@@ -15,7 +15,7 @@ from inductor_cpu.ir.kernel import Kernel, KernelArg, Step, Strips
 from inductor_cpu.ir.nodes import Buffer, Program, Scalar
 from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.strips import unit_span
-from inductor_cpu.schedule.memory import step_reads
+from inductor_cpu.schedule.memory import step_reads, step_writes
 from inductor_cpu.schedule.uses import result_buffers
 
 #: What kernels share stays in a cache anyway if it is less.
@@ -41,7 +41,7 @@ def join_strips(program: Program, steps: Sequence[Step], buffers: Mapping[str, B
         else:
             found[-1] = joined
     kept = result_buffers(program) | {binding.buffer for binding in program.bindings}
-    return [_with_locals(step, found, buffers, kept) if isinstance(step, Strips) else step for step in found]
+    return [with_locals(step, found, buffers, kept) if isinstance(step, Strips) else step for step in found]
 
 
 def _kernels(step: Kernel | Strips) -> tuple[Kernel, ...]:
@@ -128,9 +128,9 @@ def _piece(kernels: Sequence[Kernel], shares: Sequence[int], most: int) -> int |
     return most // step * step or None
 
 
-def _with_locals(strips: Strips, steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: set[str]) -> Strips:
-    """The strips with the temps that only they use as memory of a piece."""
-    elsewhere = kept.union(*(step_reads(step) for step in steps if step is not strips))
+def with_locals(strips: Strips, steps: Sequence[Step], buffers: Mapping[str, Buffer], kept: set[str]) -> Strips:
+    """The strips with the temps that no other step touches, and that are not in `kept`, as memory of a piece."""
+    elsewhere = kept.union(*(step_reads(step) | step_writes(step) for step in steps if step is not strips))
     names = {arg.buffer for arg in _args(strips.kernels) if arg.writes and buffers[arg.buffer].kind == "temp"}
     spans = _spans(strips.kernels, strips.shares, buffers) or {}
     aliased = {buffer.alias_of for buffer in buffers.values()}

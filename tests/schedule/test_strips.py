@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.kernel import Strips
 from inductor_cpu.ir.strips import unit_span, verify_strips
+from inductor_cpu.schedule.strips import with_locals
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of, scheduled
 
@@ -110,3 +111,13 @@ def test_too_few_units_for_the_threads_stay_whole_kernels() -> None:
 
     x = torch.empty(2048, 512)  # 16 blocks of rows
     assert [len(strips_of(both, x, cores=cores)) for cores in (4, 5)] == [1, 0]
+
+
+def test_a_temp_that_another_step_writes_too_keeps_its_memory() -> None:
+    """A part of it, as a piece of a cat: the strips must read it where it lies."""
+    schedule = schedule_of(lower(pooled, torch.empty(16, 256, 28, 28)))
+    (strips,) = schedule.steps
+    assert isinstance(strips, Strips)
+    buffers = schedule.program.buffer_table
+    assert with_locals(strips, [strips], buffers, set()).local == strips.local != ()
+    assert with_locals(strips, [strips.kernels[0], strips], buffers, set()).local == ()
