@@ -69,6 +69,29 @@ double tiles(int threads, int64_t rounds, double operations, bool floats, const 
 }
 #endif
 
+#if defined(__AVX512F__)
+// 24 registers of sums, as many as hide the time of an instruction, each with one operation by `factor` a round.
+template <class Vector, class Step>
+double registers(int threads, int64_t rounds, double operations, Vector factor, const Step& step) {
+  const double start = now();
+  volatile float sink = 0;
+#pragma omp parallel num_threads(threads) firstprivate(factor)
+  {
+    Vector sum[24];
+    asm volatile("" : "+v"(factor));
+    for (Vector& s : sum) s = factor;
+    for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 24
+      for (Vector& s : sum) step(s, factor);
+    }
+    Vector all = sum[0];
+    for (int i = 1; i < 24; ++i) all += sum[i];
+    if (all[0] == 1) sink = 1;
+  }
+  return 24 * operations * double(rounds) * threads / (now() - start);
+}
+#endif
+
 }  // namespace
 
 extern "C" {
@@ -101,22 +124,29 @@ double amx_int8(int threads, int64_t rounds) {
 
 double fma_f32(int threads, int64_t rounds) {
 #if defined(__AVX512F__)
-  const double start = now();
-  volatile float sink = 0;
-#pragma omp parallel num_threads(threads)
-  {
-    __m512 sum[24], factor = _mm512_set1_ps(0.999f);
-    asm volatile("" : "+v"(factor));
-    for (__m512& s : sum) s = factor;
-    for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 24
-      for (__m512& s : sum) s = _mm512_fmadd_ps(s, factor, factor);
-    }
-    __m512 all = sum[0];
-    for (int i = 1; i < 24; ++i) all = _mm512_add_ps(all, sum[i]);
-    if (_mm512_reduce_add_ps(all) == 1.25f) sink = 1;
-  }
-  return 24.0 * 32 * double(rounds) * threads / (now() - start);
+  return registers(threads, rounds, 2 * 16, _mm512_set1_ps(0.999f), [](__m512& sum, __m512 factor) {
+    sum = _mm512_fmadd_ps(sum, factor, factor);
+  });
+#else
+  return 0;
+#endif
+}
+
+double dot_bf16(int threads, int64_t rounds) {
+#if defined(__AVX512BF16__)
+  return registers(threads, rounds, 4 * 16, _mm512_set1_ps(0.999f), [](__m512& sum, __m512 factor) {
+    sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(factor), reinterpret_cast<__m512bh>(factor));
+  });
+#else
+  return 0;
+#endif
+}
+
+double vnni_int8(int threads, int64_t rounds) {
+#if defined(__AVX512VNNI__)
+  return registers(threads, rounds, 8 * 16, _mm512_set1_epi32(0x4f3b2a17), [](__m512i& sum, __m512i factor) {
+    sum = _mm512_dpbusd_epi32(sum, factor, factor);
+  });
 #else
   return 0;
 #endif

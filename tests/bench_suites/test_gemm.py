@@ -36,5 +36,7 @@ def test_a_row_compares_with_the_limit_and_with_others() -> None:
 
 @pytest.mark.skipif("avx512f" not in detect().features, reason="this CPU has no AVX-512")
 def test_peaks_are_measured_here() -> None:
-    assert peak("fma_f32", 1) > 1e9
+    assert peak("fp32", 1) > 1e9
+    assert peak("bf16", 1) > 1e9
+    assert (peak("int8", 1) > 1e9) == bool({"amx_int8", "avx512_vnni"} & detect().features)
     read(1, [torch.zeros(100_000)])
