@@ -7,6 +7,7 @@ import re
 from inductor_cpu.codegen.analysis import STAGE, Facts
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.loops import Loops
+from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.codegen.product import emit_product, headers_of
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.scalar import HEADERS
@@ -34,7 +35,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
     text and share a symbol.
     Raises InternalError if the kernel breaks the contract of `ir/kernel.py`."""
     check_kernel(kernel, target)
-    kernel = from_starts(as_bits(kernel))
+    kernel = as_pairs(from_starts(as_bits(kernel)))
     writer = Writer()
     for header in headers(kernel):
         writer.line(f'#include "{header}"')

@@ -21,7 +21,7 @@ from inductor_cpu.ir.scatter import is_scatter
 #: A second loop that is shorter than this leaves too much of a tile empty.
 SHORTEST = 4
 
-_TILED_LANES = frozenset({"float", "int32_t"})
+_TILED_LANES = frozenset({"float", "int32_t", "double", "int64_t"})
 
 
 @dataclass(frozen=True)

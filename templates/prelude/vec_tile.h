@@ -1,8 +1,8 @@
 // Square tiles: memory that is contiguous along another loop than the vectorized one, read and written with whole
 // vectors and turned over in registers.
 //
-// Preconditions: element types whose lanes have 32 bits (not double, int64_t, bool). A tile is kLanes rows of kLanes
-// values, row t for point t of the other loop, held as the type that computes. 0 < count <= kLanes.
+// Preconditions: any element type but bool. A tile is kLanes rows of kLanes values, row t for point t of the other loop,
+// held as the type that computes; where its lanes have 64 bits, it is turned over by quarters. 0 < count <= kLanes.
 #pragma once
 
 #include "vec_memory.h"
@@ -39,6 +39,26 @@ inline void transpose(Reg<float> (&r)[16]) {
     r[i + 8] = _mm512_shuffle_f32x4(a[i], a[i + 8], 0xdd);
   }
 }
+inline void transpose(Reg<double> (&r)[8]) {
+  __m512d a[8], b[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm512_unpacklo_pd(r[i], r[i + 1]);
+    a[i + 1] = _mm512_unpackhi_pd(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 4) {
+    b[i] = _mm512_shuffle_f64x2(a[i], a[i + 2], 0x88);
+    b[i + 1] = _mm512_shuffle_f64x2(a[i + 1], a[i + 3], 0x88);
+    b[i + 2] = _mm512_shuffle_f64x2(a[i], a[i + 2], 0xdd);
+    b[i + 3] = _mm512_shuffle_f64x2(a[i + 1], a[i + 3], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_f64x2(b[i], b[i + 4], 0x88);
+    r[i + 4] = _mm512_shuffle_f64x2(b[i], b[i + 4], 0xdd);
+  }
+}
 #else
 inline void transpose(Reg<float> (&r)[8]) {
   __m256 a[8], b[8];
@@ -60,6 +80,19 @@ inline void transpose(Reg<float> (&r)[8]) {
     r[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
   }
 }
+inline void transpose(Reg<double> (&r)[4]) {
+  __m256d a[4];
+#pragma GCC unroll 2
+  for (int i = 0; i < 4; i += 2) {
+    a[i] = _mm256_unpacklo_pd(r[i], r[i + 1]);
+    a[i + 1] = _mm256_unpackhi_pd(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    r[i] = _mm256_permute2f128_pd(a[i], a[i + 2], 0x20);
+    r[i + 2] = _mm256_permute2f128_pd(a[i], a[i + 2], 0x31);
+  }
+}
 #endif
 
 template <class T>
@@ -79,22 +112,54 @@ inline void fetch_tile_to_write(const T* p, int64_t index, int64_t stride, const
   }
 }
 
+// Lane i's row, p[i * stride + t] for t < count; zeros for lanes that take no part.
+template <class T, class Lanes>
+inline value_t<T> load_row(const T* p, int64_t stride, int64_t count, const Lanes& lanes, int i) {
+  value_t<T> row{};
+  if (lanes.active(i)) {
+    if (count == kLanes) load_unit(p + i * stride, row);
+    else load_unit(p + i * stride, Tail(count).bits, row);
+  }
+  return row;
+}
+template <class T, class Lanes>
+inline void store_row(T* p, int64_t stride, int64_t count, const Lanes& lanes, int i, const value_t<T>& row) {
+  if (!lanes.active(i)) return;
+  if (count == kLanes) store_unit(p + i * stride, row);
+  else store_unit(p + i * stride, Tail(count).bits, row);
+}
+
 // tile[t][lane] = p[lane * stride + t] for t < count.
 template <class T, class Lanes>
 inline void load_tile(const T* p, int64_t stride, int64_t count, const Lanes& lanes, tile_t<T>* tile) {
   Reg<float> r[kLanes];
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    value_t<T> row{};
-    if (lanes.active(i)) {
-      if (count == kLanes) load_unit(p + i * stride, row);
-      else load_unit(p + i * stride, Tail(count).bits, row);
-    }
-    r[i] = (Reg<float>)row.r[0];
-  }
+  for (int i = 0; i < kLanes; ++i) r[i] = (Reg<float>)load_row(p, stride, count, lanes, i).r[0];
   transpose(r);
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) std::memcpy(tile + i * kLanes, &r[i], sizeof(r[i]));
+}
+template <class T, class Lanes>
+  requires(sizeof(T) == 8)
+inline void load_tile(const T* p, int64_t stride, int64_t count, const Lanes& lanes, T* tile) {
+  constexpr int half = kLanes / 2;
+  for (int first = 0; first < kLanes; first += half) {
+    Reg<double> r[2][half];
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) {
+      const value_t<T> row = load_row(p, stride, count, lanes, first + i);
+      r[0][i] = (Reg<double>)row.r[0];
+      r[1][i] = (Reg<double>)row.r[1];
+    }
+#pragma GCC unroll 2
+    for (int part = 0; part < 2; ++part) {
+      transpose(r[part]);
+#pragma GCC unroll 8
+      for (int i = 0; i < half; ++i) {
+        std::memcpy(tile + (part * half + i) * kLanes + first, &r[part][i], sizeof(r[part][i]));
+      }
+    }
+  }
 }
 
 // p[lane * stride + t] = tile[t][lane] for t < count.
@@ -105,11 +170,26 @@ inline void store_tile(T* p, int64_t stride, int64_t count, const Lanes& lanes, 
   for (int i = 0; i < kLanes; ++i) std::memcpy(&r[i], tile + i * kLanes, sizeof(r[i]));
   transpose(r);
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    if (!lanes.active(i)) continue;
-    const value_t<T> row = {{(Reg<tile_t<T>>)r[i]}};
-    if (count == kLanes) store_unit(p + i * stride, row);
-    else store_unit(p + i * stride, Tail(count).bits, row);
+  for (int i = 0; i < kLanes; ++i) store_row(p, stride, count, lanes, i, value_t<T>{{(Reg<tile_t<T>>)r[i]}});
+}
+template <class T, class Lanes>
+  requires(sizeof(T) == 8)
+inline void store_tile(T* p, int64_t stride, int64_t count, const Lanes& lanes, const T* tile) {
+  constexpr int half = kLanes / 2;
+  for (int first = 0; first < kLanes; first += half) {
+    Reg<double> r[2][half];
+#pragma GCC unroll 2
+    for (int part = 0; part < 2; ++part) {
+#pragma GCC unroll 8
+      for (int i = 0; i < half; ++i) {
+        std::memcpy(&r[part][i], tile + (part * half + i) * kLanes + first, sizeof(r[part][i]));
+      }
+      transpose(r[part]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) {
+      store_row(p, stride, count, lanes, first + i, value_t<T>{{(Reg<T>)r[0][i], (Reg<T>)r[1][i]}});
+    }
   }
 }
 
