@@ -35,7 +35,7 @@ from inductor_cpu.graph.passes import run_passes
 from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret, verify
-from inductor_cpu.ir.kernel import Kernel, Schedule, Strips
+from inductor_cpu.ir.kernel import Kernel, Schedule, Strips, kernels_of
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
 from inductor_cpu.ir.nodes import Extern, LoopNest, Program, Ranking, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
@@ -405,7 +405,7 @@ def _interpreted(program: Program, kind: Kind, trace: Trace) -> CompiledGraph:
 def _kernel_info(step: Kernel | Strips | Templated) -> KernelInfo:
     if isinstance(step, Templated):
         return KernelInfo(f"icpu_{step.name}", True)
-    plans = [kernel.vector for kernel in (step.kernels if isinstance(step, Strips) else (step,))]
+    plans = [kernel.vector for kernel in kernels_of(step)]
     reasons = tuple(reason for plan in plans for reason in plan.reasons)
     return KernelInfo(step.label, all(plan.vectorized for plan in plans), reasons)
 

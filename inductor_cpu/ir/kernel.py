@@ -166,6 +166,13 @@ class Strips:
 Step = Union[Kernel, Strips, Extern, Attention, Ranking]
 
 
+def kernels_of(step: Step) -> tuple[Kernel, ...]:
+    """The kernels of loops in a step: itself, or those that run in turns; none of other steps."""
+    if isinstance(step, Strips):
+        return step.kernels
+    return (step,) if isinstance(step, Kernel) else ()
+
+
 @dataclass(frozen=True)
 class ArenaPlace:
     """Where a temp lives: `offset` bytes into the arena."""

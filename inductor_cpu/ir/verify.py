@@ -10,7 +10,7 @@ import torch
 
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
 from inductor_cpu.ir.index import Expr, Sym, as_expr, of, product
-from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips
+from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips, kernels_of
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import (
     Attention,
@@ -361,9 +361,8 @@ def verify_schedule(schedule: Schedule, stage: str = "schedule") -> None:
     written = {buffer.name for buffer in program.buffers if buffer.kind in ("input", "constant")}
     lives: dict[str, list[int]] = {}
     for number, step in enumerate(schedule.steps):
-        if isinstance(step, (Kernel, Strips)):
-            for kernel in step.kernels if isinstance(step, Strips) else (step,):
-                verify_kernel(kernel, stage)
+        for kernel in kernels_of(step):
+            verify_kernel(kernel, stage)
         if isinstance(step, Strips):
             verify_strips(step, stage)
         reads, writes = step_uses(step)

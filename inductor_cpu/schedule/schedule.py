@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips
+from inductor_cpu.ir.kernel import Schedule, Step, kernels_of
 from inductor_cpu.ir.nodes import Buffer, LoopNest, Program
 from inductor_cpu.ir.rewrite import prune
 from inductor_cpu.schedule import roofline
@@ -42,8 +42,8 @@ def schedule_program(
     ]
     steps = join_strips(program, steps, buffers, cores)
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
-    kernels = [kernel for step in steps for kernel in (step.kernels if isinstance(step, Strips) else (step,))]
-    bounds = (roofline.note(step) for step in kernels if isinstance(step, Kernel) and step.product is None)
+    kernels = (kernel for step in steps for kernel in kernels_of(step))
+    bounds = (roofline.note(kernel) for kernel in kernels if kernel.product is None)
     return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes, *divisions, *bounds))
 
 

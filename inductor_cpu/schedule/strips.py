@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 
-from inductor_cpu.ir.kernel import Kernel, KernelArg, Step, Strips
+from inductor_cpu.ir.kernel import Kernel, KernelArg, Step, Strips, kernels_of
 from inductor_cpu.ir.nodes import Buffer, Program, Scalar
 from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.strips import unit_span
@@ -35,17 +35,13 @@ def join_strips(program: Program, steps: Sequence[Step], buffers: Mapping[str, B
         before = found[-1] if found else None
         joined = None
         if isinstance(step, Kernel) and isinstance(before, (Kernel, Strips)):
-            joined = _joined(_kernels(before), step, buffers, cores)
+            joined = _joined(kernels_of(before), step, buffers, cores)
         if joined is None:
             found.append(step)
         else:
             found[-1] = joined
     kept = result_buffers(program) | {binding.buffer for binding in program.bindings}
     return [with_locals(step, found, buffers, kept) if isinstance(step, Strips) else step for step in found]
-
-
-def _kernels(step: Kernel | Strips) -> tuple[Kernel, ...]:
-    return step.kernels if isinstance(step, Strips) else (step,)
 
 
 def _joined(before: tuple[Kernel, ...], kernel: Kernel, buffers: Mapping[str, Buffer], cores: int) -> Strips | None:
