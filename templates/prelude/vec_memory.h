@@ -289,7 +289,8 @@ inline void store(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes, c
 template <class T, class Lanes>
 inline void copy(T* to, const T* from, const Lanes& lanes) {
   if constexpr (Lanes::full) {
-    constexpr int bytes = Lanes::units * kLanes * int(sizeof(T)), piece = bytes < kRegBytes ? bytes : kRegBytes;
+    constexpr int bytes = Lanes::units * kLanes * int(sizeof(T));
+  constexpr int even = bytes & -bytes, piece = even < kRegBytes ? even : kRegBytes;  // no piece goes beyond the end
     typedef char Piece __attribute__((vector_size(piece)));
     Piece pieces[bytes / piece];
     std::memcpy(pieces, from, sizeof(pieces));
@@ -315,11 +316,12 @@ inline void stream(char* to, const char* from) {
 #endif
 
 // Writes around the cache: `write` stores a whole vector at the place that it is given, which goes to memory from there.
-// Does so where p is a multiple of a register's bytes; ordered before what follows by sfence (parallel.h).
+// Does so where p is a multiple of a piece of it; ordered before what follows by sfence (parallel.h).
 template <class T, class Lanes, class Write>
 inline void around(T* p, const Lanes&, const Write& write) {
 #if (defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)) && !defined(__SANITIZE_ADDRESS__)
-  constexpr int bytes = Lanes::units * kLanes * int(sizeof(T)), piece = bytes < kRegBytes ? bytes : kRegBytes;
+  constexpr int bytes = Lanes::units * kLanes * int(sizeof(T));
+  constexpr int even = bytes & -bytes, piece = even < kRegBytes ? even : kRegBytes;  // no piece goes beyond the end
   if constexpr (Lanes::full && piece >= 16) {
     if (__builtin_expect(reinterpret_cast<uintptr_t>(p) % piece == 0, 1)) {
       alignas(kRegBytes) T line[Lanes::units * kLanes];

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import inductor_cpu
+from inductor_cpu.codegen import around
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.around import LEAST_BYTES, stores_around
 from inductor_cpu.ir.nodes import Load
@@ -79,3 +80,14 @@ def test_a_result_that_does_not_start_with_a_line_is_right() -> None:
     torch.compile(lambda x, y: y[1:].copy_(x + 1), backend="icpu")(x, y)
     assert y[0] == 0
     assert torch.equal(y[1:], x + 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.uint8], ids=str)
+@pytest.mark.parametrize("vectors", range(2, 12))
+def test_nothing_is_written_beyond_the_end(monkeypatch: pytest.MonkeyPatch, vectors: int, dtype: torch.dtype) -> None:
+    monkeypatch.setattr(around, "LEAST_BYTES", 1)
+    size = 16 * vectors * 7  # up to 7 units at a time, which need not be whole lines
+    x, y = torch.randint(0, 100, (3, size)).to(dtype), torch.full((size + 64,), 7, dtype=dtype)
+    torch.compile(lambda x, y: y[:size].copy_(x.amax(0)), backend="icpu")(x, y)
+    assert torch.equal(y[:size], x.amax(0))
+    assert (y[size:] == 7).all()
