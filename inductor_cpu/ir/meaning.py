@@ -40,6 +40,11 @@ def _check_element(value: Tensor, size: Tensor) -> Tensor:
     return value
 
 
+def _gelu(value: Tensor) -> Tensor:
+    """ATen's formula; oneDNN, which eager mode may use, has NaN for infinity."""
+    return 0.5 * value * (1 + torch.erf(value * 0.5**0.5))
+
+
 def _floordiv(a: Tensor, b: Tensor) -> Tensor:
     return torch.div(a, b, rounding_mode="floor")
 
@@ -87,7 +92,7 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "digamma": torch.digamma,
     "i0": torch.i0,
     "sigmoid": torch.sigmoid,
-    "gelu": torch.nn.functional.gelu,
+    "gelu": _gelu,
     "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "isnan": torch.isnan,
     "isinf": torch.isinf,

@@ -64,7 +64,8 @@ def test_op_gives_what_eager_gives(op: str, dtype: torch.dtype) -> None:
         args = (args[0], args[1].clamp(0, 5))
     if row.arity == 3:
         args = (torch.arange(args[0].numel()) % 2 == 0, *args)
-    expected = EAGER.get(op, getattr(torch, op, None))(*args)
+    with torch.backends.mkldnn.flags(enabled=False):  # oneDNN's gelu of infinity is NaN
+        expected = EAGER.get(op, getattr(torch, op, None))(*args)
     result_dtype = torch.bool if row.result == "bool" else dtype
     assert expected.dtype == result_dtype
     got = scalar(op, tuple(a.to(physical(a.dtype)) for a in args), result_dtype)
