@@ -26,6 +26,8 @@
 //   record(from, count, out)
 //                     optional, where a step of a packed block is a record for each row, of kStep elements: the record of
 //                     `count` neighbouring values, at most kStep, zeros after them. block() then takes Shifted rows too
+//   kInterleaves      optional: values of a row lie apart in a block, so that pack() is much faster than copy()
+//   kNarrows          optional: narrow_block() is block() for the first `width` columns of a panel, in less time for fewer
 //   kConverts         optional: block() converts B first, once for all blocks that follow each other
 //   Few               optional: how it streams B for a few rows, see few_rows.h
 #pragma once
@@ -219,7 +221,11 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
       const int64_t rows = std::min(piece.height, g.rows - row);
       auto* const c = block_of(n);
       Meanwhile meanwhile({next, lines, fetched * n / piece.blocks, fetched * (n + 1) / piece.blocks}, steps, finish);
-      Micro::block(thread, a.block(n, k), b, c, rows, part, !first, meanwhile);
+      if constexpr (requires { Micro::kNarrows; }) {
+        Micro::narrow_block(thread, a.block(n, k), b, c, rows, width, part, !first, meanwhile);
+      } else {
+        Micro::block(thread, a.block(n, k), b, c, rows, part, !first, meanwhile);
+      }
       if (!last) continue;
       finish.rest();
       finish.start(row, rows, panel, width, Micro::kColumns, c, steps);

@@ -19,18 +19,43 @@ struct Patches {
   template <class Micro, class T>
   [[gnu::noinline]] void pack(const T* images, int64_t first, int64_t rows, int64_t from, int64_t depth,
                               typename Micro::Element* out) const {
-    std::memset(static_cast<void*>(out), 0, static_cast<size_t>(round_up(depth, Micro::kStep) * Micro::kBlock) * sizeof(*out));
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t pixel = (first + r) % (down * across), image = (first + r) / (down * across);
-      const Row<Micro> row{from, from + depth, r, out};
-      window(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, row);
+    const auto each = [&](const auto& row_of) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t pixel = (first + r) % (down * across), image = (first + r) / (down * across);
+        window(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, row_of(r));
+      }
+    };
+    if constexpr (requires { Micro::kInterleaves; }) {
+      T* const lines = aligned_scratch<T, 23>(rows * depth);
+      std::memset(static_cast<void*>(lines), 0, static_cast<size_t>(rows * depth) * sizeof(T));
+      each([&](int64_t r) { return Line<T>{from, from + depth, lines + r * depth}; });
+      Micro::pack(lines, depth, rows, depth, out);
+    } else {
+      const int64_t size = round_up(depth, Micro::kStep) * Micro::kBlock;
+      std::memset(static_cast<void*>(out), 0, static_cast<size_t>(size) * sizeof(*out));
+      each([&](int64_t r) { return Record<Micro>{from, from + depth, r, out}; });
     }
   }
 
  private:
+  // A row of a row-major matrix: of the window, the depths from `from` to `to`.
+  template <class T>
+  struct Line {
+    int64_t from, to;
+    T* out;
+
+    // Neighbouring values for the depths from k on.
+    ICPU_INLINE void copy(const T* values, int64_t count, int64_t k) const {
+      const int64_t start = std::max(k, from), stop = std::min(k + count, to);
+      if (start < stop) {
+        std::memcpy(static_cast<void*>(out + (start - from)), values + (start - k), size_t(stop - start) * sizeof(T));
+      }
+    }
+  };
+
   // Row number r of the block, of which the depths from `from` to `to` are wanted.
   template <class Micro>
-  struct Row {
+  struct Record {
     int64_t from, to, r;
     typename Micro::Element* out;
 
@@ -42,8 +67,8 @@ struct Patches {
     }
   };
 
-  template <class Micro, class T>
-  void window(const T* image, int64_t y, int64_t x, const Row<Micro>& row) const {
+  template <class Row, class T>
+  void window(const T* image, int64_t y, int64_t x, const Row& row) const {
     for (int64_t ky = 0; ky < kernel_y; ++ky) {
       const int64_t line = y + ky * dilation_y;
       if (line < 0 || line >= height) continue;

@@ -34,6 +34,8 @@ struct Vectors {
   static constexpr int kStep = 16 * kPair;
   static constexpr int kDepth = depth_of_panel;
   static constexpr bool kOverlaps = false;
+  static constexpr bool kInterleaves = true;
+  static constexpr bool kNarrows = vectors > 1;
   static_assert(kDepth % kStep == 0);
 
   struct Thread {
@@ -61,6 +63,16 @@ struct Vectors {
   static void block(Thread&, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
                     Meanwhile& meanwhile) {
     multiply(a, b, c, rows, depth, accumulate, meanwhile);
+  }
+
+  // The same for the first `width` columns of a panel. Lower blocks are few: they compute whole panels.
+  template <class Meanwhile>
+  static void narrow_block(Thread&, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t width, int64_t depth,
+                           bool accumulate, Meanwhile& meanwhile) {
+    if (rows < kBlock || width > (vectors - 1) * kLanes) return multiply(a, b, c, rows, depth, accumulate, meanwhile);
+    [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+      ((ceil_div(width, kLanes) == n + 1 ? multiply_rows<kBlock, n + 1>(a, b, c, depth, accumulate, meanwhile) : void()), ...);
+    }(std::make_integer_sequence<int, vectors - 1>{});
   }
 
   // Neighbouring values of row r, from depth k on.
@@ -92,23 +104,23 @@ struct Vectors {
   static ICPU_INLINE void multiply(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
                                    Meanwhile& meanwhile) {
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-      ((rows == n + 1 ? multiply_rows<n + 1>(a, b, c, depth, accumulate, meanwhile) : void()), ...);
+      ((rows == n + 1 ? multiply_rows<n + 1, vectors>(a, b, c, depth, accumulate, meanwhile) : void()), ...);
     }(std::make_integer_sequence<int, kBlock>{});
   }
 
-  // The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines of B are fetched
+  // R rows by V vectors. The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines of B are fetched
   // between pieces of it, not too many at once.
-  template <int R, class Meanwhile>
+  template <int R, int V, class Meanwhile>
   static void multiply_rows(const Element* a, const Weight* b, Sum* c, int64_t depth, bool accumulate, Meanwhile& meanwhile) {
     const int64_t steps = depth / kPair, lines = meanwhile.lines(), piece = lines > steps / 2 ? 16 : 48;
     const int64_t lines_of_piece = ceil_div(lines * piece, steps);
-    Sums sum[R][vectors], shift[vectors];
+    Sums sum[R][V], shift[V];
 #pragma GCC unroll 3
-    for (int j = 0; j < vectors; ++j) shift[j] = Sums{};
+    for (int j = 0; j < V; ++j) shift[j] = Sums{};
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 3
-      for (int j = 0; j < vectors; ++j) sum[r][j] = Sums{};
+      for (int j = 0; j < V; ++j) sum[r][j] = Sums{};
     }
     const Weight* const end = b + depth * kColumns;
     while (b < end) {
@@ -116,18 +128,18 @@ struct Vectors {
       const Weight* const stop = std::min(b + piece * kPair * kColumns, end);
 #pragma GCC unroll 1
       for (; b < stop; a += kBlock * kPair, b += kColumns * kPair) {
-        decltype(Products::line(b)) line[vectors];
+        decltype(Products::line(b)) line[V];
 #pragma GCC unroll 3
-        for (int j = 0; j < vectors; ++j) line[j] = Products::line(b + kLanes * kPair * j);
+        for (int j = 0; j < V; ++j) line[j] = Products::line(b + kLanes * kPair * j);
         if constexpr (Products::kShifted) {
 #pragma GCC unroll 3
-          for (int j = 0; j < vectors; ++j) shift[j] = Products::dot(shift[j], Products::shift(), line[j]);
+          for (int j = 0; j < V; ++j) shift[j] = Products::dot(shift[j], Products::shift(), line[j]);
         }
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           const auto value = Products::spread(a + r * kPair);
 #pragma GCC unroll 3
-          for (int j = 0; j < vectors; ++j) sum[r][j] = Products::dot(sum[r][j], value, line[j]);
+          for (int j = 0; j < V; ++j) sum[r][j] = Products::dot(sum[r][j], value, line[j]);
         }
       }
     }
@@ -135,7 +147,7 @@ struct Vectors {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 3
-      for (int j = 0; j < vectors; ++j) {
+      for (int j = 0; j < V; ++j) {
         auto* const to = reinterpret_cast<Sums*>(c + r * kColumns + kLanes * j);
         if constexpr (Products::kShifted) sum[r][j] -= shift[j];
         *to = accumulate ? *to + sum[r][j] : sum[r][j];
