@@ -238,7 +238,10 @@ class _LinearChoice:
     ) -> str | None:
         """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
         kernel = self.micro_kernel(rows, window * channels, columns, dtype)
-        wins = kernel is not None and linear.wins_convolution(kernel, window, channels, columns, self._blocking)
+        if kernel is None:
+            return None
+        features = _target(self._config).features
+        wins = linear.wins_convolution(kernel, window, channels, columns, self._blocking, features)
         return kernel if wins else None
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:

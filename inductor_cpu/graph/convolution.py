@@ -60,7 +60,7 @@ def unsupported_dtype(dtype: torch.dtype, what: str) -> str | None:
 
 
 def refusal(conv: fx.Node, weights: frozenset[fx.Node]) -> str | None:
-    """Why a convolution cannot be packed; None when it can."""
+    """Why a convolution stays with ATen, whoever else could compute it; None when that is open."""
     x, weight, bias, transposed = (args_of(conv)[k] for k in (0, 1, 2, 6))
     value, kernel = fake(x), fake(weight)
     if weight not in weights or (bias is not None and bias not in weights):
@@ -69,8 +69,6 @@ def refusal(conv: fx.Node, weights: frozenset[fx.Node]) -> str | None:
         return f"its input has {value.dim()} dimensions"
     if value.dtype != kernel.dtype or (bias is not None and fake(bias).dtype != kernel.dtype):
         return "input, weight and bias have different dtypes"
-    if (reason := unsupported_dtype(value.dtype, "convolution")) is not None:
-        return reason
     if any(not isinstance(s, int) for s in kernel.shape) or any(s == 0 for s in kernel.shape):
         return "its weight has a symbolic or empty size"
     if any(isinstance(s, int) and s == 0 for s in (*value.shape, *fake(conv).shape)):
@@ -91,21 +89,30 @@ def pack_convolutions(
         if not is_call(node, (aten.convolution.default,)):
             spreader.visit(node)
             continue
-        reason = refusal(node, weights)
+        reason = refusal(node, weights) or _replace(gm.graph, node, spreader, micro_kernel)
         if reason is not None:
             refused.append(Refusal(node.name, reason))
             spreader.visit(node)
             continue
-        own = micro_kernel(*_matrix_shape(node)) if is_matrix_product(node) else None
-        if own is not None:
-            use_micro_kernel_for_convolution(gm.graph, node, own, spreader)
-        elif is_depthwise(node) and fake(node).dtype in _LOW_PRECISION:
-            use_loops_for_depthwise(gm.graph, node, spreader)
-        else:
-            _pack(gm.graph, node, spreader)
         count += 1
     gm.graph.eliminate_dead_code()
     return count, refused
+
+
+def _replace(
+    graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader, micro_kernel: ConvolutionKernelChoice
+) -> str | None:
+    """Put what computes it into its place: a micro kernel, loops or oneDNN; the reason why none of them can."""
+    own = micro_kernel(*_matrix_shape(conv)) if is_matrix_product(conv) else None
+    if own is not None:
+        use_micro_kernel_for_convolution(graph, conv, own, spreader)
+    elif is_depthwise(conv) and fake(conv).dtype in _LOW_PRECISION:
+        use_loops_for_depthwise(graph, conv, spreader)
+    elif (reason := unsupported_dtype(fake(conv).dtype, "convolution")) is not None:
+        return reason
+    else:
+        _pack(graph, conv, spreader)
+    return None
 
 
 def is_matrix_product(conv: fx.Node) -> bool:

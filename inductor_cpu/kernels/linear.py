@@ -65,8 +65,15 @@ _TYPICAL_ROWS = 128
 _MARGIN = 0.95
 
 
-#: The micro kernels that are faster than oneDNN in every convolution.
-_CONVOLUTIONS = ("amx_bf16",)
+#: The micro kernels that beat oneDNN in every convolution, on CPUs without a feature: without instructions for
+#: a type oneDNN imitates them, or leaves its convolutions to loops of ATen.
+_CONVOLUTIONS: Mapping[str, str | None] = {
+    "amx_bf16": None,
+    "fma_bf16": "avx512_bf16",
+    "fma_f16": "avx512_fp16",
+    "fma_bf16_avx2": "avx_ne_convert",
+    "fma_f16_avx2": "avx_ne_convert",
+}
 
 
 def own_kernels(shape: Shape, micro_kernels: Collection[str], blocking: Blocking) -> list[str]:
@@ -87,9 +94,13 @@ def choose_own(shape: Shape, micro_kernels: Collection[str], blocking: Blocking)
     return None
 
 
-def wins_convolution(name: str, window: int, channels: int, columns: int, blocking: Blocking) -> bool:
-    """Whether a micro kernel beats oneDNN in a convolution."""
-    return name in _CONVOLUTIONS or (name == "split_f32" and splitting_pays(window, channels, columns, blocking))
+def wins_convolution(
+    name: str, window: int, channels: int, columns: int, blocking: Blocking, features: Collection[str]
+) -> bool:
+    """Whether a micro kernel beats oneDNN in a convolution. features: of the CPU."""
+    if name == "split_f32":
+        return splitting_pays(window, channels, columns, blocking)
+    return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features
 
 
 def splitting_pays(window: int, channels: int, columns: int, blocking: Blocking) -> bool:

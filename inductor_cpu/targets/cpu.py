@@ -62,7 +62,7 @@ ISAS: tuple[Isa, ...] = (
 )
 """Widest first."""
 
-FEATURES: frozenset[str] = frozenset({"avx512_fp16", "amx_fp16"}).union(
+FEATURES: frozenset[str] = frozenset({"avx512_fp16", "amx_fp16", "avx_ne_convert"}).union(
     *(isa.needs for isa in ISAS), (name for isa in ISAS for name, _ in isa.optional)
 )
 """The CPU features that this table asks about, spelled as in /proc/cpuinfo."""

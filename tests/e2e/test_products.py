@@ -8,7 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import inductor_cpu
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.kernels.linear import wins_convolution
 from inductor_cpu.kernels.usable import usable_micro_kernels
+from inductor_cpu.targets.blocking import blocking_for
 from inductor_cpu.targets.cpu import detect
 
 needs_amx = pytest.mark.skipif(
@@ -50,7 +53,6 @@ def prepare(module: nn.Module) -> nn.Module:
     return module.eval().bfloat16().requires_grad_(False)
 
 
-@needs_amx
 @pytest.mark.parametrize(("depth", "columns"), SIZES)
 def test_a_linear_of_any_number_of_rows_is_right(depth: int, columns: int) -> None:
     torch.manual_seed(depth)
@@ -89,7 +91,7 @@ LARGE = {"rows": (500, 3072, 40), "depth": (320, 2000, 100), "both": (1100, 2000
 @pytest.mark.parametrize(
     ("dtype", "split"),
     [
-        pytest.param(torch.bfloat16, True, marks=needs_amx, id="bf16"),
+        pytest.param(torch.bfloat16, True, id="bf16"),
         pytest.param(torch.float32, True, marks=needs_amx, id="split"),
         pytest.param(torch.float32, False, marks=needs_avx512, id="fma"),
     ],
@@ -108,7 +110,7 @@ def test_what_the_cache_does_not_hold_comes_in_parts(
 @pytest.mark.parametrize(
     ("dtype", "split"),
     [
-        pytest.param(torch.bfloat16, True, marks=needs_amx, id="bf16"),
+        pytest.param(torch.bfloat16, True, id="bf16"),
         pytest.param(torch.float32, True, marks=needs_amx, id="split"),
         pytest.param(torch.float32, False, marks=needs_avx512, id="fma"),
     ],
@@ -129,7 +131,6 @@ def test_threads_share_rows_and_columns(dtype: torch.dtype, split: bool, size: t
         torch.set_num_threads(before)
 
 
-@needs_amx
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 def test_threads_meet_inside_panels_when_rows_are_few(threads: int, dtype: torch.dtype) -> None:
@@ -147,7 +148,6 @@ def test_threads_meet_inside_panels_when_rows_are_few(threads: int, dtype: torch
         torch.set_num_threads(before)
 
 
-@needs_amx
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_a_linear_takes_rows_that_are_far_apart(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
@@ -155,7 +155,6 @@ def test_a_linear_takes_rows_that_are_far_apart(dtype: torch.dtype) -> None:
     check(module, torch.compile(module, backend="icpu"), torch.randn(20, 3, 64).to(dtype)[:, 1, 3:43])
 
 
-@needs_amx
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_numbers_beyond_the_depth_are_not_read(dtype: torch.dtype) -> None:
     """A tail of the depth must not meet what lies behind it in memory: nan times 0 is nan."""
@@ -203,12 +202,20 @@ CONVOLUTIONS = {
 }
 
 
-@needs_amx
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def skip_unless_own(dtype: torch.dtype) -> None:
+    """Skip where oneDNN computes the convolutions of a dtype."""
+    target = detect()
+    names = [name for name in usable_micro_kernels(target) if MICRO_KERNELS[name].dtype == dtype]
+    if not any(wins_convolution(name, 1, 64, 64, blocking_for(target), target.features) for name in names):
+        pytest.skip(f"oneDNN computes convolutions of {dtype} on this CPU")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(
     name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    skip_unless_own(dtype)
     monkeypatch.setattr("inductor_cpu.kernels.linear.splitting_pays", lambda *_: True)
     channels, columns, window, (batch, height, width) = CONVOLUTIONS[name]
     torch.manual_seed(0)
@@ -221,9 +228,9 @@ def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(
     assert len(explained.kernels) == 2
 
 
-@needs_amx
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 def test_a_convolution_serves_any_batch_and_image(dtype: torch.dtype) -> None:
+    skip_unless_own(dtype)
     torch.manual_seed(0)
     module = prepare(Block(32, 128, 3, 1, 1)).to(dtype)
     compiled = torch.compile(module, backend="icpu", dynamic=True)
@@ -245,7 +252,6 @@ def test_convolutions_of_floats_are_split_where_that_is_faster(
     assert (explained.extern_calls == 0) == own
 
 
-@needs_amx
 def test_an_epilogue_may_not_overwrite_the_product_s_operand() -> None:
     """x + linear(x) has one shape and dies with the addition: every panel of the product still reads all of x."""
     torch.manual_seed(0)
@@ -264,7 +270,6 @@ def test_an_epilogue_may_not_overwrite_the_product_s_operand() -> None:
     check(module, torch.compile(module, backend="icpu"), torch.randn(50, 96).bfloat16())
 
 
-@needs_amx
 def test_a_reduction_over_a_product_s_rows_stays_a_kernel_of_its_own() -> None:
     torch.manual_seed(0)
     module = prepare(nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64)))
@@ -274,7 +279,6 @@ def test_a_reduction_over_a_product_s_rows_stays_a_kernel_of_its_own() -> None:
         assert len(inductor_cpu.explain(module, x).kernels) == 2
 
 
-@needs_amx
 def test_an_edited_weight_is_packed_again() -> None:
     torch.manual_seed(0)
     module = prepare(nn.Linear(64, 64))

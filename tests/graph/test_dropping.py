@@ -61,8 +61,8 @@ def compile_and_drop(net: nn.Module, *args: Any) -> Callable[..., Any]:
 
 #: Columns are whole panels of every kernel (32 and 48): a copy is padded to these.
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "conv": (lambda: nn.Conv2d(32, 64, 3, bias=False), (1, 32, 6, 6)),
-    "conv and batch norm": (lambda: nn.Sequential(nn.Conv2d(32, 64, 3), nn.BatchNorm2d(64)), (1, 32, 6, 6)),
+    "conv": (lambda: nn.Conv2d(32, 96, 3, bias=False), (1, 32, 6, 6)),
+    "conv and batch norm": (lambda: nn.Sequential(nn.Conv2d(32, 96, 3), nn.BatchNorm2d(96)), (1, 32, 6, 6)),
     "transposed conv": (lambda: nn.ConvTranspose2d(32, 64, 3), (1, 32, 6, 6)),
     "linear": (lambda: nn.Linear(128, 288), (3, 128)),
     "linears on one input": (lambda: Heads(), (3, 128)),

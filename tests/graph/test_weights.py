@@ -148,12 +148,12 @@ class Embedded(nn.Module):
 
 
 def convolutions() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(32, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 64, 1), nn.Flatten(2))
+    return nn.Sequential(nn.Conv2d(32, 96, 3), nn.BatchNorm2d(96), nn.ReLU(), nn.Conv2d(96, 96, 1), nn.Flatten(2))
 
 
 KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
-    "convolutions": (convolutions, lambda batch: torch.randn(batch, 32, 7, 7)),
     # columns: whole panels of every kernel (32 and 48), to which a copy is padded
+    "convolutions": (convolutions, lambda batch: torch.randn(batch, 32, 7, 7)),
     "linears": (lambda: nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 192)), lambda b: torch.randn(b, 64)),
     "embeddings": (Embedded, lambda batch: torch.randint(64, (batch, 5))),
     "embeddings, lengths": (Embedded, lambda batch: torch.randint(64, (2, 3 * batch))),
