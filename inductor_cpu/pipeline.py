@@ -34,13 +34,15 @@ from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
 from inductor_cpu.graph.passes import run_passes
 from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
-from inductor_cpu.ir import interpret, verify
+from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import Kernel, Schedule, Strips, kernels_of
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
 from inductor_cpu.ir.nodes import Extern, LoopNest, Program, Ranking, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
+from inductor_cpu.ir.verify import verify_program
+from inductor_cpu.ir.verify_schedule import verify_schedule
 from inductor_cpu.kernels import attention, linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.lower.graph import lower_graph
@@ -180,7 +182,7 @@ def _compile(
         return _eager(fx.GraphModule(gm, before), kind, trace, error)
     if config.verify:
         with trace.stage("verify"):
-            verify.verify_program(program)
+            verify_program(program)
     if trace.dumping:
         trace.dump("lower", show(program))
     if config.debug_interpret:
@@ -193,7 +195,7 @@ def _compile(
         schedule = schedule_program(program, lanes, cores, most, redzone)
     if config.verify:
         with trace.stage("verify"):
-            verify.verify_schedule(schedule)
+            verify_schedule(schedule)
     if trace.dumping:
         trace.dump("schedule", show(schedule), before=len(program.nodes), after=len(schedule.steps))
     with trace.stage("codegen"):

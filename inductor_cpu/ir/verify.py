@@ -1,16 +1,15 @@
-"""Verifiers: raise InternalError naming what is wrong with a Program, a Kernel or a Schedule. Quick enough for every
-compile of the tests."""
+"""Verifiers: raise InternalError naming what is wrong with a Program or a Kernel (`verify_schedule.py`: a Schedule).
+Quick enough for every compile of the tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
-from inductor_cpu.ir.index import Expr, Sym, as_expr, of, product
-from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips, kernels_of
+from inductor_cpu.ir.index import Expr, Sym, of, product
+from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import (
     Attention,
@@ -29,13 +28,18 @@ from inductor_cpu.ir.nodes import (
 )
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.scatter import keeps_apart
-from inductor_cpu.ir.strips import verify_strips
-from inductor_cpu.ir.verify_body import Checker, Scope, check_body, check_expr, check_stores, depends, store_depends
+from inductor_cpu.ir.verify_body import (
+    Checker,
+    Scope,
+    check_body,
+    check_expr,
+    check_stores,
+    depends,
+    leaves,
+    store_depends,
+)
 
 ACCESS_KINDS = ("uniform", "contiguous", "strided", "gather")
-
-#: Values given to size symbols when a memory plan is checked (added to the symbol's lower bound).
-_SAMPLE_SIZES = (1, 6, 45)
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
@@ -148,7 +152,7 @@ class _ProgramCheck:
     def extern(self, node: Extern) -> None:
         check = Checker(self.stage, node.name)
         scope = Scope(frozenset(), self.sizes, self.lookup)
-        for value in _leaves((node.args, node.kwargs)):
+        for value in leaves((node.args, node.kwargs)):
             if isinstance(value, View):
                 self.view(check, value)
             elif isinstance(value, Expr):
@@ -249,14 +253,6 @@ def _covers(store: Store, nest: LoopNest, buffer: Buffer) -> bool:
     )
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
-
-
 # -- kernels ---------------------------------------------------------------------------------------------------------
 def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
     """Raise InternalError(stage, ...) if the kernel is not well formed."""
@@ -350,116 +346,3 @@ def _check_access_kind(check: Checker, index: Expr, kind: str, loop: Sym, varies
     expected = {"uniform": 0, "contiguous": 1}.get(kind)
     if step is not None and expected is not None:
         check.require(step == expected, f"{index} has step {step} in {loop}, so it is not {kind}")
-
-
-# -- schedules -------------------------------------------------------------------------------------------------------
-def verify_schedule(schedule: Schedule, stage: str = "schedule") -> None:
-    """Raise InternalError(stage, ...) if a kernel, the order of steps or the memory plan is wrong."""
-    program = schedule.program
-    check = Checker(stage, program.name)
-    places = dict(schedule.places)
-    written = {buffer.name for buffer in program.buffers if buffer.kind in ("input", "constant")}
-    lives: dict[str, list[int]] = {}
-    for number, step in enumerate(schedule.steps):
-        for kernel in kernels_of(step):
-            verify_kernel(kernel, stage)
-        if isinstance(step, Strips):
-            verify_strips(step, stage)
-        reads, writes = step_uses(step)
-        at = Checker(stage, f"step {number} ({step.label if isinstance(step, (Kernel, Strips)) else step.name})")
-        for name in (*reads, *writes):
-            at.require(name in program.buffer_table, f"buffer {name} does not exist")
-        own = set(writes) if isinstance(step, (Kernel, Strips)) else set()
-        for name in reads:
-            at.require(name in written or name in own, f"{name} is read before it is written")
-        written.update(writes)
-        for name in (*reads, *writes):
-            lives.setdefault(_memory_of(program, name), []).append(number)
-    for result in program.results:
-        if isinstance(result, View):
-            check.require(result.buffer in written, f"the result {result.buffer} is never written")
-            name = _memory_of(program, result.buffer)
-            check.require(name not in places, f"the result {name} lives in the arena, which does not outlive the call")
-    known = _input_symbols(program)
-    for name in lives:
-        buffer = program.buffer(name)
-        planned_here = buffer.kind == "temp" and all(size.symbols <= known for size in buffer.sizes)
-        check.require(name in places or not planned_here, f"the temp {name} has no memory")
-    planned = [node.name for node in program.nodes if isinstance(node, Extern) and node.ordered]
-    actual = [step.name for step in schedule.steps if isinstance(step, Extern) and step.ordered]
-    check.require(planned == actual, f"ordered calls {planned} run as {actual}")
-    for sample in _SAMPLE_SIZES:
-        _check_memory(check, schedule, lives, sample)
-
-
-def _input_symbols(program: Program) -> set[Sym]:
-    """Size symbols with a value before the first step; a temp of another size is allocated when it is written."""
-    inputs = {spec.buffer for spec in program.inputs}
-    found = {spec.symbol for spec in program.inputs if spec.symbol is not None}
-    return found | {binding.symbol for binding in program.bindings if binding.buffer in inputs}
-
-
-def step_uses(step: Step) -> tuple[list[str], list[str]]:
-    """(read, written) buffer names of a step."""
-    if isinstance(step, (Kernel, Strips)):
-        return [arg.buffer for arg in step.args if arg.reads], [arg.buffer for arg in step.args if arg.writes]
-    if isinstance(step, Templated):
-        return [view.buffer for view in step.operands], list(step.outputs)
-    reads = [value.buffer for value in _leaves((step.args, step.kwargs)) if isinstance(value, View)]
-    return reads, [*step.mutates, *(name for name in step.outputs if name is not None)]
-
-
-def _memory_of(program: Program, name: str) -> str:
-    base = program.buffer(name).alias_of
-    return name if base is None else _memory_of(program, base)
-
-
-def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]], sample: int) -> None:
-    """No two places overlap while both are live, for one choice of sizes. A kernel may write over what it reads for the
-    last time at the very same place."""
-    exprs = [schedule.arena_bytes, *(place.offset for _, place in schedule.places)]
-    buffers = [schedule.program.buffer(name) for name, _ in schedule.places]
-    for buffer in buffers:
-        exprs += [*buffer.sizes, *buffer.strides]
-    values = _possible_sizes(exprs, buffers, sample)
-    if values is None:
-        return
-    total = schedule.arena_bytes.evaluate(values)
-    spans = []
-    for (name, place), buffer in zip(schedule.places, buffers, strict=True):
-        start = place.offset.evaluate(values)
-        end = start + _extent(buffer).evaluate(values) * buffer.dtype.itemsize
-        check.require(start >= 0 and end <= total, f"{name} at {start}..{end} leaves the arena of {total} bytes")
-        if name in lives:
-            spans.append((min(lives[name]), max(lives[name]), start, end, name))
-    active: list[tuple[int, int, int, int, str]] = []
-    for span in sorted(spans):
-        active = [other for other in active if other[1] >= span[0]]
-        for other in active:
-            in_place = other[1] == span[0] and other[2] == span[2] and isinstance(schedule.steps[span[0]], Kernel)
-            apart = span[3] <= other[2] or other[3] <= span[2] or span[2] == span[3] or other[2] == other[3]
-            check.require(apart or in_place, f"{span[4]} and {other[4]} overlap in the arena while both are live")
-        active.append(span)
-
-
-def _possible_sizes(exprs: list[Expr], buffers: list[Buffer], sample: int) -> dict[Sym, int] | None:
-    """Values for which no size of a buffer is negative and no divisor is 0 (the guards of the graph allow no others);
-    None if none of those tried is such."""
-    symbols = {symbol for expr in exprs for symbol in expr.symbols}
-    for scale in (1, 8, 64, 512):
-        values = {symbol: max(symbol.lo, 1) + sample * scale for symbol in symbols}
-        try:
-            for expr in exprs:
-                expr.evaluate(values)
-        except ZeroDivisionError:
-            continue
-        if all(size.evaluate(values) >= 0 for buffer in buffers for size in buffer.sizes):
-            return values
-    return None
-
-
-def _extent(buffer: Buffer) -> Expr:
-    """One past the largest offset of an element; 0 if there are no elements."""
-    if any(size == 0 for size in buffer.sizes):
-        return as_expr(0)
-    return sum(((n - 1) * s for n, s in zip(buffer.sizes, buffer.strides, strict=True)), as_expr(1))

@@ -29,7 +29,8 @@ from inductor_cpu.ir.nodes import (
     Store,
     View,
 )
-from inductor_cpu.ir.verify import verify_kernel, verify_program, verify_schedule
+from inductor_cpu.ir.verify import verify_kernel, verify_program
+from inductor_cpu.ir.verify_schedule import verify_schedule
 from tests.ir.build import F32, at, buffer, exprs, kernel, load, loops, nest, program, whole
 
 I64, BOOL, BF16 = torch.int64, torch.bool, torch.bfloat16
