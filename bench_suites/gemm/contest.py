@@ -54,7 +54,7 @@ class Row:
         self.bars.append((f"{what} {value:.2f} >= {least:g}", value >= least))
 
 
-def ours(module: nn.Module, *inputs: torch.Tensor) -> Call:
+def ours(module: nn.Module, *inputs: torch.Tensor | None) -> Call:
     """What icpu makes of a module, without the guards that torch.compile checks at each call."""
     found: list[tuple[Callable[[list[Any]], Any], list[Any]]] = []
 

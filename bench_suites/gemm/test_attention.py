@@ -16,32 +16,69 @@ from bench_suites.suites.attention import DECODE, DEPTH, HEADS, LENGTHS
 #: Times faster than torch's, by length.
 BARS = {197: 3.0, 4096: 1.5}
 DECODE_SHARE = 0.9
+MASKED_LENGTHS = (197, 1024)
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
 
 class Attention(nn.Module):
     """Heads share keys where there are fewer of them."""
 
-    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """(batch, heads, rows, depth)."""
-        return F.scaled_dot_product_attention(q, k, v, enable_gqa=q.shape[1] != k.shape[1])
+    def __init__(self, causal: bool = False) -> None:
+        super().__init__()
+        self.causal = causal
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """(batch, heads, rows, depth). mask: what is added to the scores, or which of them count."""
+        grouped = q.shape[1] != k.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=self.causal, enable_gqa=grouped)
+
+
+def _mask(kind: str, length: int, dtype: torch.dtype) -> torch.Tensor | None:
+    """Which keys a query may see, all of them of its own half; or a number for each pair and head."""
+    if kind == "boolean":
+        half = torch.arange(length) * 2 // length
+        return half[:, None] == half
+    return torch.randn(1, HEADS, length, length).to(dtype) if kind == "additive" else None
 
 
 @pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("kind", DTYPES)
 @torch.no_grad()
-def test_sequence(benchmark: Any, rows: list[Row], threads: int, length: int) -> None:
-    """bf16, all queries of a sequence."""
-    limit = peak("bf16", threads)
+def test_sequence(benchmark: Any, rows: list[Row], threads: int, kind: str, length: int) -> None:
+    """All queries of a sequence."""
+    limit = peak(kind, threads)
     if limit == 0:
         pytest.skip("no probe of this CPU's peak: it has no AVX-512")
-    q, k, v = (torch.randn(1, HEADS, length, DEPTH).bfloat16() for _ in range(3))
+    q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))
     module = Attention()
     calls = {"icpu": ours(module, q, k, v), "torch": lambda: module(q, k, v)}
     work = 4.0 * HEADS * length * length * DEPTH
-    row = compete(benchmark, Row("attention bf16", f"{HEADS} x {length} x {DEPTH}", threads, work, limit), calls)
-    if length in BARS:
+    row = compete(benchmark, Row(f"attention {kind}", f"{HEADS} x {length} x {DEPTH}", threads, work, limit), calls)
+    if kind == "bf16" and length in BARS:
         row.bar("times torch", row.times("torch"), BARS[length])
     rows.append(row)
+
+
+@pytest.mark.parametrize("length", MASKED_LENGTHS)
+@pytest.mark.parametrize("mask", ["causal", "boolean", "additive"])
+@pytest.mark.parametrize("kind", DTYPES)
+@torch.no_grad()
+def test_masked(benchmark: Any, rows: list[Row], threads: int, kind: str, mask: str, length: int) -> None:
+    """Scores that do not count are computed, too, as far as the work of a row goes."""
+    limit = peak(kind, threads)
+    if limit == 0:
+        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+    q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))
+    module, added = Attention(mask == "causal"), _mask(mask, length, DTYPES[kind])
+    calls = {"icpu": ours(module, q, k, v, added), "torch": lambda: module(q, k, v, added)}
+    work = 4.0 * HEADS * length * length * DEPTH
+    rows.append(
+        compete(
+            benchmark, Row(f"attention {kind}", f"{HEADS} x {length} x {DEPTH} {mask}", threads, work, limit), calls
+        )
+    )
 
 
 @pytest.mark.parametrize("case", DECODE, ids=lambda c: "x".join(map(str, c)))

@@ -1,0 +1,74 @@
+"""Convolutions alone, channels-last: layers of a ResNet-50, and dilated ones of segmentation networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bench_suites.gemm.contest import Row, compete, ours
+from bench_suites.gemm.machine import peak
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+#: No unit of its own multiplies fp16: it is computed as floats.
+PEAKS = {"bf16": "bf16", "fp16": "fp32", "fp32": "fp32"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A square window over a square image of `size` pixels, padded so that a stride of 1 keeps the size."""
+
+    channels: int
+    columns: int
+    window: int
+    size: int
+    stride: int = 1
+    dilation: int = 1
+
+    def __str__(self) -> str:
+        more = "".join(f" {what} {n}" for what, n in (("stride", self.stride), ("dilation", self.dilation)) if n > 1)
+        return f"{self.channels}-{self.columns} {self.window}x{self.window} of {self.size}{more}"
+
+    def build(self) -> nn.Conv2d:
+        """The module, in float32."""
+        padding = self.dilation * (self.window // 2)
+        return nn.Conv2d(self.channels, self.columns, self.window, self.stride, padding, self.dilation, bias=False)
+
+    @property
+    def work(self) -> float:
+        """Operations for one image."""
+        return 2.0 * self.channels * self.columns * self.window**2 * (self.size // self.stride) ** 2
+
+
+LAYERS = (
+    Layer(3, 64, 7, 224, stride=2),
+    Layer(64, 64, 3, 56),
+    Layer(64, 256, 1, 56),
+    Layer(256, 64, 1, 56),
+    Layer(128, 128, 3, 28),
+    Layer(256, 512, 1, 56, stride=2),
+    Layer(256, 256, 3, 14),
+    Layer(1024, 256, 1, 14),
+    Layer(512, 512, 3, 7),
+    Layer(512, 512, 3, 28, dilation=2),
+    Layer(512, 256, 3, 65, dilation=12),
+    Layer(512, 256, 3, 65, dilation=36),
+)
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+@pytest.mark.parametrize("kind", DTYPES)
+@torch.no_grad()
+def test_convolution(benchmark: Any, rows: list[Row], threads: int, kind: str, layer: Layer) -> None:
+    """One image, against eager mode, which calls oneDNN or, where that lacks a type, loops of ATen."""
+    limit = peak(PEAKS[kind], threads)
+    if limit == 0:
+        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+    module = layer.build().to(dtype=DTYPES[kind]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x = torch.randn(1, layer.channels, layer.size, layer.size).to(DTYPES[kind], memory_format=torch.channels_last)
+    calls = {"icpu": ours(module, x), "eager": lambda: module(x)}
+    rows.append(compete(benchmark, Row(f"convolution {kind}", str(layer), threads, layer.work, limit), calls))
