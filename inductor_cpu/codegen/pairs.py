@@ -60,7 +60,12 @@ def _is_of_neighbours(loop: Sym, kernel: Kernel, accesses: list[Load | Store]) -
     threads = kernel.parallel == 1 and kernel.outer[0] == loop
     if not two or threads or loop == kernel.vector.loop or not accesses:
         return False
-    return all(a.index[0].coefficient(loop) == 1 and _half(a.index[0], loop) is not None for a in accesses)
+    return all(_has_pairs(access.index[0], loop) for access in accesses)
+
+
+def _has_pairs(index: Expr, loop: Sym) -> bool:
+    looked_up = any(symbol.kind == "value" for symbol in index.symbols)
+    return not looked_up and index.coefficient(loop) == 1 and _half(index, loop) is not None
 
 
 def _half(index: Expr, loop: Sym) -> Expr | None:
