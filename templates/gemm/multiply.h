@@ -18,15 +18,17 @@
 //   kStep, kDepth     granularity of the depth, and how much of it a panel keeps in the L1 cache (a multiple)
 //   kOverlaps         whether the vector units are idle while it multiplies
 //   Thread            an object that each thread holds while it multiplies
-//   pack(a, lda, rows, depth, out), copy(from, count, k, r, out)
-//                     rows of a row-major A into a block; values of row r, from depth k on, into a block
+//   pack(a, lda, rows, depth, out)
+//                     rows of a row-major A into a block
+//   copy(from, count, k, r, out)
+//                     optional, where neighbours of a row are neighbours in a block: values of row r, from depth k on, into
+//                     a block
 //   block(thread, a, b, c, rows, depth, accumulate, meanwhile)
 //                     c (+)= a @ b for one block and a part of the depth. Blocks with the same b follow each other. Calls
 //                     meanwhile() in each step, or meanwhile.fetch(lines) for all meanwhile.lines() if it does not overlap
 //   record(from, count, out)
 //                     optional, where a step of a packed block is a record for each row, of kStep elements: the record of
 //                     `count` neighbouring values, at most kStep, zeros after them. block() then takes Shifted rows too
-//   kInterleaves      optional: values of a row lie apart in a block, so that pack() is much faster than copy()
 //   kNarrows          optional: narrow_block() is block() for the first `width` columns of a panel, in less time for fewer
 //   kConverts         optional: block() converts B first, once for all blocks that follow each other
 //   Few               optional: how it streams B for a few rows, see few_rows.h

@@ -25,15 +25,15 @@ struct Patches {
         window(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, row_of(r));
       }
     };
-    if constexpr (requires { Micro::kInterleaves; }) {
+    if constexpr (requires { &Micro::copy; }) {
+      const int64_t size = round_up(depth, Micro::kStep) * Micro::kBlock;
+      std::memset(static_cast<void*>(out), 0, static_cast<size_t>(size) * sizeof(*out));
+      each([&](int64_t r) { return Record<Micro>{from, from + depth, r, out}; });
+    } else {  // as rows first, which pack() turns over with whole vectors
       T* const lines = aligned_scratch<T, 23>(rows * depth);
       std::memset(static_cast<void*>(lines), 0, static_cast<size_t>(rows * depth) * sizeof(T));
       each([&](int64_t r) { return Line<T>{from, from + depth, lines + r * depth}; });
       Micro::pack(lines, depth, rows, depth, out);
-    } else {
-      const int64_t size = round_up(depth, Micro::kStep) * Micro::kBlock;
-      std::memset(static_cast<void*>(out), 0, static_cast<size_t>(size) * sizeof(*out));
-      each([&](int64_t r) { return Record<Micro>{from, from + depth, r, out}; });
     }
   }
 

@@ -34,7 +34,6 @@ struct Vectors {
   static constexpr int kStep = 16 * kPair;
   static constexpr int kDepth = depth_of_panel;
   static constexpr bool kOverlaps = false;
-  static constexpr bool kInterleaves = true;
   static constexpr bool kNarrows = vectors > 1;
   static_assert(kDepth % kStep == 0);
 
@@ -75,11 +74,6 @@ struct Vectors {
     }(std::make_integer_sequence<int, vectors - 1>{});
   }
 
-  // Neighbouring values of row r, from depth k on.
-  static ICPU_INLINE void copy(const Source* from, int64_t count, int64_t k, int64_t r, Element* out) {
-    for (int64_t i = 0; i < count; ++i) out[((k + i) / kPair * kBlock + r) * kPair + (k + i) % kPair] = Products::element(from[i]);
-  }
-
   // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
   static void pack(const Source* a, int64_t lda, int64_t rows, int64_t depth, Element* out) {
     const int64_t whole = round_up(depth, kStep);
@@ -108,8 +102,8 @@ struct Vectors {
     }(std::make_integer_sequence<int, kBlock>{});
   }
 
-  // R rows by V vectors. The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines of B are fetched
-  // between pieces of it, not too many at once.
+  // R rows by V vectors. The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines
+  // of B are fetched between pieces of it, not too many at once.
   template <int R, int V, class Meanwhile>
   static void multiply_rows(const Element* a, const Weight* b, Sum* c, int64_t depth, bool accumulate, Meanwhile& meanwhile) {
     const int64_t steps = depth / kPair, lines = meanwhile.lines(), piece = lines > steps / 2 ? 16 : 48;
