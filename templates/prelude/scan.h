@@ -4,7 +4,7 @@
 // results. Where the lanes are consecutive points of one result, `InOrder<Running...<T>>` takes them one after another,
 // and `PrefixSum<T>` adds them up within registers.
 //
-// Preconditions: as those of reduce.h. Lanes that do not take part come last and give anything.
+// Preconditions: as those of reduce.h. Lanes that do not take part come last, hold anything, and give anything.
 #pragma once
 
 #include "reduce.h"
@@ -124,7 +124,8 @@ struct PrefixSum {
   Reg<T> before{};  // the sum so far, in every lane
 
   template <class V, class Lanes>
-  V next(V x, const Lanes&) {
+  V next(V x, const Lanes& lanes) {
+    if constexpr (!Lanes::full) x = select(lanes.mask(), x, filled<V>(0));  // the points of the next loop follow
     for (int j = 0; j < V::regs; ++j) {
       x.r[j] = sums_within<1>(x.r[j], Places{}) + before;
       before = last_everywhere(x.r[j], Places{});

@@ -129,3 +129,13 @@ def test_scans_over_no_elements_give_no_elements(shape: tuple[int, ...], dtype: 
     compiled, reports = compile_counted(program)
     assert_same(compiled(x), program(x))
     assert [extern for report in reports for extern in report.externs] == []
+
+
+def test_lanes_without_a_point_are_not_added(simdlen: int | None) -> None:
+    """Rows of 8 lie apart, so that a tail is followed by the next row, and log(exp(0) + exp(0)) is not 0."""
+    x, y = torch.randn(8, 17)[:, 1::2], torch.randn(8, 8)
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return torch.logaddexp(x, y).flatten().cumsum(0).unflatten(0, (8, -1)) / y
+
+    torch.testing.assert_close(torch.compile(function, backend="icpu")(x, y), function(x, y))
