@@ -18,6 +18,7 @@ from torch._prims_common import suggest_memory_format
 from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_cpu.graph.edit import MASKS, StrideSpreader, args_of, aten, copy_as_before, fake
+from inductor_cpu.ir.ops import LOW_PRECISION
 
 #: Which dimension is the outermost, the next, ... in memory.
 Order = Sequence[int]
@@ -186,6 +187,20 @@ def _elementwise(node: fx.Node) -> Order | None:
     return _iterated(*(_meta(v) for v in values if isinstance(v, torch.Tensor)))
 
 
+def _of_expanded(node: fx.Node) -> Order | None:
+    """Python converts operands of low precision first, and makes a contiguous tensor of one that repeats its elements;
+    so does eager mode, but only where operands have different dtypes."""
+    values = [v for a in args_of(node) if isinstance(v := fake(a), torch.Tensor)]
+    dtypes = {v.dtype for v in (*values, fake(node))}
+    if len(dtypes) > 1 or dtypes.isdisjoint(LOW_PRECISION) or not any(map(_repeats, values)):
+        return None
+    return _iterated(*map(_meta, values))
+
+
+def _repeats(value: torch.Tensor) -> bool:
+    return any(s == 0 and n != 1 for n, s in zip(_hints(value.shape), _hints(value.stride()), strict=True))
+
+
 def _as_copy(node: fx.Node) -> Order | None:
     """The order of the first argument's copy, which is changed then."""
     return _iterated(_meta(fake(args_of(node)[0])))
@@ -254,6 +269,7 @@ _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
     aten.index_fill.int_Scalar: _as_copy,
     aten.index_fill.int_Tensor: _as_copy,
     aten.roll.default: _rolled,
+    **dict.fromkeys((aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor), _of_expanded),
     **dict.fromkeys(_BATCH_NORMS, _of_format),
     **dict.fromkeys(_BY_FORMAT, _formatted),
     **dict.fromkeys(_BY_PYTHON, _elementwise),

@@ -61,8 +61,10 @@ FOLD_COST = 16.0
 #: A contiguous access that another loop repeats (a row of weights): it comes from the cache.
 REPEATED_COST = 0.3
 
-#: A strided access through a tile that is transposed in registers; masks have no such tiles.
+#: A strided access through a tile that is transposed in registers. Masks have no such tiles, and those of 64 bits take
+#: four times as many instructions: no loop is chosen for their sake.
 TILE_COST = 2.5
+_NO_CHEAP_TILES = (torch.float64, torch.int64, torch.bool)
 
 
 def plan_vectors(
@@ -160,7 +162,7 @@ def _access_cost(
         return BENT_COST
     if kind == "contiguous" and any(o != loop and o not in address.symbols for o in outer):
         return REPEATED_COST
-    tiles = dtype != torch.bool and not inner and any(o != loop and address.coefficient(o) == 1 for o in outer)
+    tiles = dtype not in _NO_CHEAP_TILES and not inner and any(o != loop and address.coefficient(o) == 1 for o in outer)
     if kind == "strided" and not tiles:
         return ACCESS_COST[kind] if stride_hint(address, loop) * dtype.itemsize <= LINE_BYTES else FAR_COST
     return TILE_COST if kind == "strided" else ACCESS_COST[kind]

@@ -17,6 +17,8 @@ X = torch.randn(3, 4, 5, generator=RANDOM).permute(2, 0, 1)
 SMALL = torch.rand(4, 3, generator=RANDOM).t() + 0.5
 IMAGE = torch.randn(2, 4, 5, 6, generator=RANDOM)
 HEADS = torch.randn(1, 2, 18, 1, generator=RANDOM)
+ROW = torch.randn(1, 7, generator=RANDOM).bfloat16()
+SQUARE = torch.randn(7, 7, generator=RANDOM).bfloat16().t()
 GRID = torch.tensor([[0, 1, 2], [2, 1, 0]])
 
 CASES: dict[str, Callable[[], Tensor]] = {
@@ -52,6 +54,8 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "batch norm by given statistics of an image": lambda: F.batch_norm(
         IMAGE.permute(3, 1, 2, 0), torch.zeros(4), torch.ones(4)
     ),
+    "expanded tensor and a transposed one": lambda: ROW.expand_as(SQUARE) - SQUARE,
+    "expanded tensor of another dtype": lambda: ROW.expand_as(SQUARE) * SQUARE.float(),
     "roll, channels last": lambda: torch.roll(IMAGE.to(memory_format=torch.channels_last), -1, 0),
     "roll of two dimensions, channels last": lambda: torch.roll(
         IMAGE.to(memory_format=torch.channels_last), (1, 2), (2, -1)

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 
-from inductor_cpu.ir import interpret, verify
+from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import Kernel, Schedule, Strips
 from inductor_cpu.ir.nodes import Buffer, Extern, Load, Program, Ranking
+from inductor_cpu.ir.verify import verify_program
+from inductor_cpu.ir.verify_schedule import verify_schedule
 from inductor_cpu.schedule.schedule import schedule_program
 from tests.lower.harness import fresh, lower
 
@@ -87,9 +89,9 @@ class ScheduleRun(interpret._Run):
 
 def schedule_of(program: Program, lanes: int = LANES, cores: int = CORES) -> Schedule:
     """The verified schedule of a program that is verified too."""
-    verify.verify_program(program)
+    verify_program(program)
     schedule = schedule_program(program, lanes, cores)
-    verify.verify_schedule(schedule)
+    verify_schedule(schedule)
     return schedule
 
 
