@@ -25,6 +25,7 @@ from torch._guards import CompileContext, TracingContext
 from inductor_cpu.config import Config, from_options, snapshot
 from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.graph.decompositions import decompositions
+from inductor_cpu.graph.updated import NO_UPDATES, Updates
 from inductor_cpu.lower.rules import RULES
 from inductor_cpu.pipeline import compile_graph, warm_up
 from inductor_cpu.trace import CompileReport, Trace, set_logs
@@ -169,6 +170,7 @@ class _GraphCompiler:
                 trace=trace,
                 static_inputs=_static_inputs(self.kind),
                 free_results=_free_results(self.kind),
+                updates=_updates(self.kind),
             )
         except UserError as error:
             raise VisibleUserError(error, inspect.currentframe()) from error
@@ -230,6 +232,21 @@ def _free_results(kind: Kind) -> frozenset[int] | None:
         if info.output_type in (OutputType.non_alias, OutputType.unsafe_view_alias) and position not in bases
     }
     return frozenset(metadata.num_mutated_inp_runtime_indices + position for position in own)
+
+
+def _updates(kind: Kind) -> Updates:
+    """Which results are views of inputs, and which are new values of inputs."""
+    context = TracingContext.try_get()
+    if kind == "backward" or context is None or context.fw_metadata is None or context.fw_metadata.tokens:
+        return NO_UPDATES
+    metadata = context.fw_metadata
+    first = metadata.num_mutated_inp_runtime_indices
+    views = {
+        first + position: info.base_idx
+        for position, info in enumerate(metadata.output_info)
+        if info.output_type is OutputType.alias_of_input and info.base_idx is not None
+    }
+    return Updates(views, {number: place for place, number in enumerate(metadata.mutated_inp_runtime_indices)})
 
 
 def output_strides(gm: fx.GraphModule) -> list[tuple[int, ...] | None]:

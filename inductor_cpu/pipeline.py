@@ -33,6 +33,7 @@ from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
 from inductor_cpu.graph.passes import run_passes
 from inductor_cpu.graph.strides import correct_strides
+from inductor_cpu.graph.updated import NO_UPDATES, Updates, return_views_of_inputs
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import Kernel, Schedule, Strips, kernels_of
@@ -128,13 +129,15 @@ def compile_graph(
     trace: Trace,
     static_inputs: frozenset[int] = frozenset(),
     free_results: frozenset[int] | None = None,
+    updates: Updates = NO_UPDATES,
 ) -> CompiledGraph:
     """Compile a functional ATen graph whose nodes carry fake values.
 
     kind: what AOTAutograd asked for; static_inputs: positions of parameters and buffers; free_results: those of results
-    that may get the strides of eager mode where fake tensors have others, None for all. Raises UserError for what a
-    person must change, InternalError for a defect."""
+    that may get the strides of eager mode where fake tensors have others, None for all; updates: which results are
+    views of updated inputs. Raises UserError for what a person must change, InternalError for a defect."""
     try:
+        return_views_of_inputs(gm, updates)
         return _compile(gm, kind, config, trace, static_inputs, free_results)
     except IcpuError:
         raise

@@ -74,6 +74,8 @@ def _viewed(node: fx.Node) -> fx.Node | None:
     call = node.args[0] if node.target is operator.getitem else node
     if not isinstance(call, fx.Node) or not isinstance(call.target, torch._ops.OpOverload):
         return None
+    if call.target is torch.ops.aten._unsafe_view.default:  # a view, although its schema does not tell
+        return call.all_input_nodes[0]
     returns = call.target._schema.returns
     shares = bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
     if not shares or not call.args or not isinstance(call.args[0], fx.Node):
