@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 
+from inductor_cpu.graph.strides import as_iterated
+
 aten = torch.ops.aten
 
 #: Operators to take apart that core ATen keeps.
@@ -67,6 +69,14 @@ _WHOLE: tuple[str, ...] = (
     "vdot",
 )
 
+#: Losses of elements -> how many of their operands ATen's kernel takes the strides of the result from.
+_LOSSES: dict[Any, int] = {
+    aten.binary_cross_entropy.default: 1,
+    aten.huber_loss.default: 1,
+    aten.mse_loss.default: 2,
+    aten.smooth_l1_loss.default: 2,
+}
+
 
 def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]:
     """Operator overload -> decomposition, without the operators in `lowered` (those that have a lowering rule)."""
@@ -76,6 +86,8 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
     fma = getattr(torch.ops.prims, "fma", None)  # there once Dynamo has taken an in-place addcmul or addcdiv apart
     if fma is not None:
         table[fma.default] = _fma
+    for loss, operands in _LOSSES.items():
+        table[loss] = functools.partial(_elements_as_eager, decomposition_table[loss], operands)
     log_sigmoid = aten.log_sigmoid_forward.default
     table[log_sigmoid] = functools.partial(_first_contiguous, decomposition_table[log_sigmoid])
     excluded = {op for name in _WHOLE for op in _overloads(name)} | set(lowered)
@@ -86,6 +98,12 @@ def _first_contiguous(function: Callable[..., Any], x: torch.Tensor) -> tuple[to
     """The results of a decomposition, the first of them contiguous as that of ATen's kernel."""
     first, *others = function(x)
     return first.contiguous(), *others
+
+
+def _elements_as_eager(function: Callable[..., torch.Tensor], operands: int, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """The result of a loss's decomposition, with the strides of ATen's kernel if it is not reduced."""
+    result = function(*args, **kwargs)
+    return as_iterated(result, *args[:operands]) if result.dim() else result
 
 
 def _fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor) -> Any:

@@ -125,6 +125,15 @@ def _meta(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(_hints(x.shape), _hints(x.stride()), device="meta")
 
 
+def as_iterated(result: torch.Tensor, *operands: torch.Tensor) -> torch.Tensor:
+    """The result of an elementwise decomposition, copied if torch's iterator gives that of a kernel another order."""
+    with no_python_dispatcher(), _disable_current_modes():
+        order = _iterated(*map(_meta, operands))
+    assert order is not None
+    back = [list(order).index(d) for d in range(result.dim())]
+    return result.permute(*order).contiguous().permute(back)
+
+
 def _formatted(node: fx.Node) -> Order | None:
     """Pooling and resizing take channels-last or contiguous from all strides of their argument, also from those of
     dimensions with one element, which fake tensors of views of it may have otherwise."""
@@ -191,7 +200,7 @@ def _of_expanded(node: fx.Node) -> Order | None:
     """Python converts operands of low precision first, and makes a contiguous tensor of one that repeats its elements;
     so does eager mode, but only where operands have different dtypes."""
     values = [v for a in args_of(node) if isinstance(v := fake(a), torch.Tensor)]
-    dtypes = {v.dtype for v in (*values, fake(node))}
+    dtypes = {v.dtype for v in values}
     if len(dtypes) > 1 or dtypes.isdisjoint(LOW_PRECISION) or not any(map(_repeats, values)):
         return None
     return _iterated(*map(_meta, values))
@@ -262,6 +271,28 @@ _BY_PYTHON = (
     aten.special_xlog1py.default,
     aten.xlogy.Tensor,
 )
+_OF_LOW_PRECISION = (
+    aten.add.Tensor,
+    aten.atan2.default,
+    aten.clamp.Tensor,
+    aten.div.Tensor,
+    aten.eq.Tensor,
+    aten.fmax.default,
+    aten.fmin.default,
+    aten.fmod.Tensor,
+    aten.ge.Tensor,
+    aten.gt.Tensor,
+    aten.hypot.default,
+    aten.le.Tensor,
+    aten.lt.Tensor,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.mul.Tensor,
+    aten.ne.Tensor,
+    aten.remainder.Tensor,
+    aten.rsub.Tensor,
+    aten.sub.Tensor,
+)
 _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
     aten.cat.default: _joined,
     aten.pow.Scalar: _contiguous,
@@ -269,8 +300,8 @@ _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
     aten.index_fill.int_Scalar: _as_copy,
     aten.index_fill.int_Tensor: _as_copy,
     aten.roll.default: _rolled,
-    **dict.fromkeys((aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor), _of_expanded),
     **dict.fromkeys(_BATCH_NORMS, _of_format),
     **dict.fromkeys(_BY_FORMAT, _formatted),
     **dict.fromkeys(_BY_PYTHON, _elementwise),
+    **dict.fromkeys(_OF_LOW_PRECISION, _of_expanded),
 }

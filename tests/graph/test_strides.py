@@ -72,6 +72,27 @@ CASES: dict[str, Callable[[], Tensor]] = {
 }
 
 
+UNREDUCED = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+OF_TWO = ("atan2", "clamp", "eq", "fmin", "fmod", "hypot", "lt", "maximum", "remainder", "rsub")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_results_of_an_expanded_operand_have_the_strides_of_eager(dtype: torch.dtype) -> None:
+    def results(x: Tensor, y: Tensor) -> list[Tensor]:
+        losses = [getattr(F, name)(x, y, reduction="none") for name in UNREDUCED]
+        return losses + [getattr(torch, name)(x, y) for name in OF_TWO]
+
+    row, square = torch.rand(1, 7, generator=RANDOM).to(dtype), torch.rand(7, 7, generator=RANDOM).to(dtype).t()
+    with torch.no_grad():
+        for x, y in ((row.expand_as(square), square), (square, row.expand_as(square))):
+            expected, actual = results(x, y), torch.compile(results, backend="icpu", dynamic=False)(x, y)
+            torch.testing.assert_close(actual, expected)
+            strides = [
+                dict(zip((*UNREDUCED, *OF_TWO), [r.stride() for r in rs], strict=True)) for rs in (actual, expected)
+            ]
+            assert strides[0] == strides[1]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_results_have_the_strides_of_eager(name: str) -> None:
     with torch.no_grad():
