@@ -43,7 +43,7 @@ def as_pairs(kernel: Kernel) -> Kernel:
 
 
 def _copied(kernel: Kernel) -> list[Load | Store]:
-    """The accesses of a kernel that only copies, from vectors that are in no lane alike; empty for others."""
+    """The accesses of a kernel that only copies, each of whose lanes have places of their own; empty for others."""
     simple = not kernel.inner and kernel.product is None and kernel.vector.lanes == _LANES
     size = kernel.args[0].dtype.itemsize
     if not simple or size not in PAIR or any(arg.dtype.itemsize != size for arg in kernel.args):

@@ -39,6 +39,7 @@ from inductor_cpu.ir.nodes import (
     Scan,
     Store,
     View,
+    leaves,
 )
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from inductor_cpu.ir.rewrite import needed_by, store_operands, value_position
@@ -370,7 +371,7 @@ class _Run:
     def call(self, node: Extern) -> None:
         args, kwargs = [self.value(a) for a in node.args], {k: self.value(v) for k, v in node.kwargs}
         returned = node.target(*args, **kwargs)
-        results = [] if returned is None else list(_flatten(returned))
+        results = [] if returned is None else list(leaves(returned))
         if len(results) != len(node.outputs):
             raise InternalError("interpret", f"{node.name} gave {len(results)} results, expected {len(node.outputs)}")
         for position, symbol in node.int_outputs:
@@ -435,14 +436,6 @@ class _Run:
         if isinstance(value, View):
             return self.view(value).detach() if value.own else self.view(value)
         return value.evaluate(self.symbols) if isinstance(value, Expr) else value
-
-
-def _flatten(value: Any) -> Iterator[Any]:
-    if isinstance(value, (tuple, list)):
-        for item in value:
-            yield from _flatten(item)
-    else:
-        yield value
 
 
 def _poison(tensor: Tensor) -> Tensor:

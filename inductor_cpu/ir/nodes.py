@@ -19,6 +19,7 @@ several in a fused kernel.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -156,6 +157,15 @@ class View:
 
 #: The mark in an FX node's meta on a call that must keep its place among others: it has effects.
 ORDERED = "icpu_ordered"
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What nested tuples and lists hold."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
 
 
 @dataclass(frozen=True)

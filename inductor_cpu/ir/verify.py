@@ -25,6 +25,7 @@ from inductor_cpu.ir.nodes import (
     Store,
     Templated,
     View,
+    leaves,
 )
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.scatter import keeps_apart
@@ -35,7 +36,6 @@ from inductor_cpu.ir.verify_body import (
     check_expr,
     check_stores,
     depends,
-    leaves,
     store_depends,
 )
 

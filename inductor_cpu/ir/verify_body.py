@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 
@@ -177,12 +177,3 @@ def store_depends(store: Store, values: Sequence[bool], loops: Collection[Sym]) 
     """Whether a store's value, index or mask depends on one of the loops (`values`: from `depends`)."""
     symbols = {s for expr in store.index for s in expr.symbols}
     return any(values[k] for k in store_operands(store)) or any(s in loops for s in symbols)
-
-
-def leaves(value: Any) -> Iterator[Any]:
-    """What nested tuples and lists hold."""
-    if isinstance(value, (tuple, list)):
-        for item in value:
-            yield from leaves(item)
-    else:
-        yield value

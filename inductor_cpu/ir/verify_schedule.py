@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr
 from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips, kernels_of
-from inductor_cpu.ir.nodes import Buffer, Extern, Program, Templated, View
+from inductor_cpu.ir.nodes import Buffer, Extern, Program, Templated, View, leaves
 from inductor_cpu.ir.strips import verify_strips
 from inductor_cpu.ir.verify import verify_kernel
-from inductor_cpu.ir.verify_body import Checker, leaves
+from inductor_cpu.ir.verify_body import Checker
 
 #: Values given to size symbols when a memory plan is checked (added to the symbol's lower bound).
 _SAMPLE_SIZES = (1, 6, 45)

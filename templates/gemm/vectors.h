@@ -34,7 +34,7 @@ struct Vectors {
   static constexpr int kStep = 16 * kPair;
   static constexpr int kDepth = depth_of_panel;
   static constexpr bool kOverlaps = false;
-  static constexpr bool kNarrows = vectors > 1;
+  static constexpr bool kNarrows = true;
   static_assert(kDepth % kStep == 0);
 
   struct Thread {

@@ -285,12 +285,14 @@ inline void store(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes, c
   for (int u = 0; u < Lanes::units; ++u) store_unit(p + u * kLanes, wanted.m[u], unit_of(v, u));
 }
 
+// The bytes of the equal pieces that a vector of so many bytes moves in: of a register at most.
+inline constexpr int piece_of(int bytes) { return std::min(bytes & -bytes, kRegBytes); }
+
 // The same elements, whatever they are: nothing is widened on the way.
 template <class T, class Lanes>
 inline void copy(T* to, const T* from, const Lanes& lanes) {
   if constexpr (Lanes::full) {
-    constexpr int bytes = Lanes::units * kLanes * int(sizeof(T));
-  constexpr int even = bytes & -bytes, piece = even < kRegBytes ? even : kRegBytes;  // no piece goes beyond the end
+    constexpr int bytes = Lanes::units * kLanes * int(sizeof(T)), piece = piece_of(bytes);
     typedef char Piece __attribute__((vector_size(piece)));
     Piece pieces[bytes / piece];
     std::memcpy(pieces, from, sizeof(pieces));
@@ -320,8 +322,7 @@ inline void stream(char* to, const char* from) {
 template <class T, class Lanes, class Write>
 inline void around(T* p, const Lanes&, const Write& write) {
 #if (defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)) && !defined(__SANITIZE_ADDRESS__)
-  constexpr int bytes = Lanes::units * kLanes * int(sizeof(T));
-  constexpr int even = bytes & -bytes, piece = even < kRegBytes ? even : kRegBytes;  // no piece goes beyond the end
+  constexpr int bytes = Lanes::units * kLanes * int(sizeof(T)), piece = piece_of(bytes);
   if constexpr (Lanes::full && piece >= 16) {
     if (__builtin_expect(reinterpret_cast<uintptr_t>(p) % piece == 0, 1)) {
       alignas(kRegBytes) T line[Lanes::units * kLanes];

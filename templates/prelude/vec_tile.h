@@ -114,7 +114,7 @@ inline void fetch_tile_to_write(const T* p, int64_t index, int64_t stride, const
 
 // Lane i's row, p[i * stride + t] for t < count; zeros for lanes that take no part.
 template <class T, class Lanes>
-inline value_t<T> load_row(const T* p, int64_t stride, int64_t count, const Lanes& lanes, int i) {
+inline ICPU_INLINE value_t<T> load_row(const T* p, int64_t stride, int64_t count, const Lanes& lanes, int i) {
   value_t<T> row{};
   if (lanes.active(i)) {
     if (count == kLanes) load_unit(p + i * stride, row);
@@ -123,7 +123,7 @@ inline value_t<T> load_row(const T* p, int64_t stride, int64_t count, const Lane
   return row;
 }
 template <class T, class Lanes>
-inline void store_row(T* p, int64_t stride, int64_t count, const Lanes& lanes, int i, const value_t<T>& row) {
+inline ICPU_INLINE void store_row(T* p, int64_t stride, int64_t count, const Lanes& lanes, int i, const value_t<T>& row) {
   if (!lanes.active(i)) return;
   if (count == kLanes) store_unit(p + i * stride, row);
   else store_unit(p + i * stride, Tail(count).bits, row);
