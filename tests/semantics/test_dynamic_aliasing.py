@@ -1,4 +1,4 @@
-"""Results in the memory of inputs or of each other, where sizes are symbols: torch makes such views by strides alone."""
+"""Results in the memory of inputs or of each other where sizes are symbols: torch makes such views by strides alone."""
 
 from __future__ import annotations
 
