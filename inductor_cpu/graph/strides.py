@@ -224,13 +224,13 @@ def _indexed(node: fx.Node) -> Order | None:
     front = given[0] if given[-1] - given[0] + 1 == len(given) else 0
     kept = [d for d in range(x.dim()) if d not in given]
     before, after = kept[:front], kept[front:]
-    shape = torch.broadcast_shapes(*(_hints(indices[k].shape) for k in given))
+    expanded = torch.broadcast_tensors(*(_meta(indices[k]) for k in given))
+    shape = expanded[0].shape
     sizes = [*(x.shape[d] for d in before), *shape, *(x.shape[d] for d in after)]
     strides = [*(x.stride(d) for d in before), *(0 for _ in shape), *(x.stride(d) for d in after)]
     walked = [torch.empty_strided(sizes, strides, device="meta")]
-    for k in given:
-        index = _meta(indices[k])
-        walked.append(index[(..., *(None for _ in after))])
+    # Torch reshapes the indices, so that dimensions of one element get strides, which count too.
+    walked += [index.reshape(*(1 for _ in before), *shape, *(1 for _ in after)) for index in expanded]
     return _iterated(*walked)
 
 

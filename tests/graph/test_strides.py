@@ -29,6 +29,8 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "index behind a kept dimension": lambda: X.contiguous()[:, GRID.t()].sin(),
     "index with a dimension between": lambda: X[GRID.t(), :, GRID.t()],
     "index of a small tensor": lambda: torch.zeros(1)[torch.zeros(2, 7, dtype=torch.int64).t()],
+    "index of a tensor with a dimension of one element": lambda: torch.zeros(3, 8, 1)[GRID.t()].squeeze(),
+    "index behind a dimension of one element": lambda: IMAGE[:, :1, :, 0][:, :, GRID.t()].squeeze(),
     "index of a result that has other strides": lambda: torch.copysign(X.permute(0, 2, 1), X[0, :, 0])[
         torch.tensor([1, 0])
     ],
