@@ -36,7 +36,7 @@ from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.updated import NO_UPDATES, Updates, return_views_of_inputs
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret
-from inductor_cpu.ir.kernel import Kernel, Schedule, Strips, kernels_of
+from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Strips, kernels_of
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
 from inductor_cpu.ir.nodes import Extern, LoopNest, Program, Ranking, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
@@ -352,7 +352,7 @@ def _generate(schedule: Schedule, target: Target, choices: Choices) -> tuple[lis
         elif isinstance(step, Ranking):
             source = generate_ranking(step, schedule.program.buffer_table, choices)
         else:
-            source = generate_attention(step, schedule.program.buffer_table, choices)
+            source = generate_attention(step, schedule.program.buffer_table, choices, target)
         sources.setdefault(source.symbol, source)
         symbols[number] = source.symbol
     return list(sources.values()), symbols
@@ -410,12 +410,11 @@ def _interpreted(program: Program, kind: Kind, trace: Trace) -> CompiledGraph:
 
 
 # -- report ------------------------------------------------------------------------------------------------------------
-def _kernel_info(step: Kernel | Strips | Templated) -> KernelInfo:
-    if isinstance(step, Templated):
-        return KernelInfo(f"icpu_{step.name}", True)
+def _kernel_info(step: Kernel | Strips | Scored | Templated) -> KernelInfo:
     plans = [kernel.vector for kernel in kernels_of(step)]
     reasons = tuple(reason for plan in plans for reason in plan.reasons)
-    return KernelInfo(step.label, all(plan.vectorized for plan in plans), reasons)
+    label = f"icpu_{step.name}" if isinstance(step, CALLS) else step.label
+    return KernelInfo(label, all(plan.vectorized for plan in plans), reasons)
 
 
 def _report(schedule: Schedule, runnable: executor.RunnablePlan, kind: Kind, trace: Trace) -> CompileReport:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from inductor_cpu.codegen.attention import pointers_of, sizes_of
+from inductor_cpu.codegen.attention import pointers_of, score_pointers, score_sizes, sizes_of
 from inductor_cpu.codegen.ranking import ranking_pointers, ranking_sizes
 from inductor_cpu.codegen.starts import starts
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
 from inductor_cpu.ir.index import Expr, Sym, product
-from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips
+from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Step, Strips
 from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Ranking, SizeBinding, Templated, View
 
 
@@ -134,6 +134,10 @@ class _PlanBuilder:
     def step(self, number: int, step: Step) -> None:
         if isinstance(step, (Kernel, Strips)):
             self.kernel(self.symbols[number], step)
+        elif isinstance(step, Scored):
+            own = tuple(self.symbol(size) for size in score_sizes(step))
+            ints = (*self.integers(sizes_of(step.attention, self.buffers)), *own)
+            self.template(self.symbols[number], step, (*pointers_of(step.attention), *score_pointers(step)), ints)
         elif isinstance(step, Attention):
             ints = self.integers(sizes_of(step, self.buffers))
             self.template(self.symbols[number], step, pointers_of(step), ints)
@@ -152,7 +156,9 @@ class _PlanBuilder:
         ints = tuple(self.symbol(s) for s in kernel.sizes)
         self.instructions.append(ep.KernelCall(symbol, kernel.label, pointers, ints))
 
-    def template(self, symbol: str, node: Templated, names: Sequence[str], ints: tuple[ep.IntLike, ...]) -> None:
+    def template(
+        self, symbol: str, node: Templated | Scored, names: Sequence[str], ints: tuple[ep.IntLike, ...]
+    ) -> None:
         for name in node.outputs:
             self.allocate(self.buffers[name])
         pointers = tuple(self.pointer(name) for name in names)
@@ -211,7 +217,7 @@ class _PlanBuilder:
         found: set[str] = set()
         views = [value for value in self.program.results if isinstance(value, View)]
         for step in self.schedule.steps:
-            if isinstance(step, (Kernel, Strips, Templated)):
+            if isinstance(step, (Kernel, Strips, *CALLS)):
                 found |= buffers_of(step)
             else:
                 views += views_of(step)
@@ -301,8 +307,8 @@ def buffers_of(step: Step) -> set[str]:
     """Every buffer that a step touches."""
     if isinstance(step, (Kernel, Strips)):
         return {arg.buffer for arg in step.args}
-    if isinstance(step, Templated):
-        return {*step.outputs, *(view.buffer for view in step.operands)}
+    if isinstance(step, CALLS):
+        return {*step.outputs, *step.reads}
     return {name for name in step.outputs if name is not None} | {view.buffer for view in views_of(step)}
 
 

@@ -16,6 +16,7 @@ from inductor_cpu.graph.clean import drop_copies, share_views
 from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_convolutions
 from inductor_cpu.graph.decomposed import expand_quantization, multiply_as_integers
 from inductor_cpu.graph.edit import StrideSpreader
+from inductor_cpu.graph.flex import mark_flexible
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
@@ -71,7 +72,7 @@ def run_passes(
     unwrap_effects(gm)
     complete_replays(gm)
     drop_empty_layers(gm)
-    attention = use_attention_kernels(gm, attention_kernel)
+    attention = [*use_attention_kernels(gm, attention_kernel), *mark_flexible(gm, attention_kernel)]
     recognize_attention(gm, attention_kernel)
     if not prepack or not static_inputs:
         expand_quantization(gm)

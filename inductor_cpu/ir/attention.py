@@ -4,7 +4,7 @@ use that run by operators."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -46,13 +46,14 @@ def attend(
     scale: float,
     causal: bool,
     nan_rows: bool,
+    become: Callable[[torch.Tensor], torch.Tensor] = lambda scores: scores,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(q @ k^T * scale + mask) @ v, in float32: (batch, heads, rows, columns) of q's dtype, and the logarithms
     of the softmax's divisors, float32 (batch, heads, rows). The operands are those of `ir.nodes.Attention`; the
-    mask need not be expanded."""
+    mask need not be expanded. become: from scores to what the softmax is of."""
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = (x.float().repeat_interleave(groups, 1) for x in (k, v))
-    scores = q.float() @ k.transpose(2, 3) * scale
+    scores = become(q.float() @ k.transpose(2, 3) * scale)
     if causal:
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
         scores = scores.masked_fill(~seen, -math.inf)

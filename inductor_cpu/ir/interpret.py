@@ -8,6 +8,7 @@ Every index is checked: an unmasked access outside of its buffer raises Internal
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Union
@@ -396,10 +397,18 @@ class _Run:
     def attend(self, node: Attention) -> None:
         q, k, v = self.view(node.q), self.view(node.k), self.view(node.v)
         mask = None if node.mask is None else self.view(node.mask)
-        results = attend(q, k, v, mask, node.scale, node.causal, node.nan_rows)
+        results = attend(q, k, v, mask, node.scale, node.causal, node.nan_rows, functools.partial(self.score, node))
         for name, value in zip(node.outputs, results, strict=False):
             self.provide(name)
             self.tensors[name].copy_(value)
+
+    def score(self, node: Attention, scores: Tensor) -> Tensor:
+        """What becomes of scores."""
+        if node.scores is None or node.accumulator is None:
+            return scores
+        self.tensors[node.accumulator] = scores.contiguous()
+        self.nest(node.scores)
+        return self.tensors.pop(node.accumulator)
 
     def rank(self, node: Ranking) -> None:
         x, count = self.view(node.x), node.count.evaluate(self.symbols)

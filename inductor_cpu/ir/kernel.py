@@ -163,13 +163,46 @@ class Strips:
         return tuple(sorted({size for kernel in self.kernels for size in kernel.sizes}, key=lambda s: s.name))
 
 
-Step = Union[Kernel, Strips, Extern, Attention, Ranking]
+@dataclass(frozen=True)
+class Scored:
+    """An attention, and what becomes of its scores as a kernel: its loops (rows, keys) run over a block of scores, in
+    one generated function with the template.
+
+    block: the symbols, among the kernel's sizes, that the template gives values: batch, head, first row, first key,
+    rows and keys of the block. The kernel's addresses of the attention's accumulator are within the block."""
+
+    attention: Attention
+    kernel: Kernel
+    block: tuple[Sym, ...]
+
+    @property
+    def name(self) -> str:
+        """The attention's."""
+        return self.attention.name
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads."""
+        return self.attention.reads
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The buffers that it writes."""
+        return self.attention.outputs
+
+
+Step = Union[Kernel, Strips, Extern, Attention, Scored, Ranking]
+
+#: Steps that are a call of a template.
+CALLS = (Attention, Scored, Ranking)
 
 
 def kernels_of(step: Step) -> tuple[Kernel, ...]:
-    """The kernels of loops in a step: itself, or those that run in turns; none of other steps."""
+    """The kernels of loops in a step: itself, those that run in turns, what becomes of scores; none of other steps."""
     if isinstance(step, Strips):
         return step.kernels
+    if isinstance(step, Scored):
+        return (step.kernel,)
     return (step,) if isinstance(step, Kernel) else ()
 
 

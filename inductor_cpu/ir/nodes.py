@@ -32,7 +32,7 @@ from inductor_cpu.ir.windows import Pieces
 @dataclass(frozen=True)
 class Buffer:
     """Memory with a logical shape. kind: "input" (of the graph), "constant" (a tensor of the graph), "temp", "output",
-    "accumulator" (of a Gemm).
+    "accumulator" (of a Gemm or of an Attention).
 
     sizes, strides: in elements; offset is 0: an input's storage offset is in its data pointer. A temp or an output is
     non-overlapping and dense. `alias_of`: this buffer is a strided view of another buffer's memory (same dtype), at
@@ -241,7 +241,9 @@ class Attention:
     scores. All have stride 1 along their last dimension. causal: row r sees keys up to r. nan_rows: a row without any
     key is NaN, as a plain softmax gives, else 0. out: a buffer (batch, heads, rows, columns) with stride 1 along
     columns; log_sums: a float32 buffer (batch, heads, rows) for the logarithms of the softmax's divisors, or None.
-    kernel: a row of `ATTENTION_KERNELS`."""
+    kernel: a row of `ATTENTION_KERNELS`. scores: None, or what becomes of each score before the softmax: a nest over
+    (batch, heads, rows, keys) that loads scores from its only result and stores there. This float32 buffer, of kind
+    "accumulator", never is in memory as a whole. A score of -infinity is a key that does not count."""
 
     name: str
     kernel: str
@@ -255,11 +257,24 @@ class Attention:
     out: str
     log_sums: str | None
     origins: tuple[str, ...] = ()
+    scores: LoopNest | None = None
 
     @property
     def operands(self) -> tuple[View, ...]:
-        """What it reads."""
+        """The tensors that the template reads."""
         return (self.q, self.k, self.v) if self.mask is None else (self.q, self.k, self.v, self.mask)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads."""
+        loads = () if self.scores is None else [i.buffer for i in self.scores.body if isinstance(i, Load)]
+        others = [name for name in loads if name != self.accumulator]
+        return tuple(dict.fromkeys((*(view.buffer for view in self.operands), *others)))
+
+    @property
+    def accumulator(self) -> str | None:
+        """The buffer that the scores are in, where something becomes of them."""
+        return None if self.scores is None else self.scores.stores[0].buffer
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -286,8 +301,13 @@ class Ranking:
 
     @property
     def operands(self) -> tuple[View, ...]:
-        """What it reads."""
+        """The tensors that the template reads."""
         return (self.x,)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads."""
+        return (self.x.buffer,)
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -191,6 +191,11 @@ def _(
 
 
 ATTENTION = torch.ops.icpu.attention.default
+
+#: torch's flex_attention; in the meta of a call: the row of `ATTENTION_KERNELS` that computes it.
+FLEX_ATTENTION = torch.ops.higher_order.flex_attention
+FLEX_KERNEL = "icpu_kernel"
+
 SCALE_SHIFT = torch.ops.icpu.scale_shift.default
 PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
 DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import singledispatch
+from textwrap import indent
 from typing import Any
 
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.kernel import Kernel, Product, Schedule, Strips
+from inductor_cpu.ir.kernel import Kernel, Product, Schedule, Scored, Strips
 from inductor_cpu.ir.nodes import (
     Attention,
     Buffer,
@@ -205,10 +207,18 @@ def _(value: Gemm) -> str:
 def _(value: Attention) -> str:
     mask = "" if value.mask is None else f" + {show(value.mask)}"
     flags = ", causal" * value.causal + ", nan rows" * value.nan_rows
+    scores = "" if value.scores is None else f", its scores as by\n{indent(show(value.scores), '  ')}"
     return (
         f"{value.name}: {', '.join(value.outputs)} = {value.kernel} softmax({show(value.q)} @ {show(value.k)}^T"
-        f" * {value.scale}{mask}{flags}) @ {show(value.v)}{_from(value.origins)}"
+        f" * {value.scale}{mask}{flags}) @ {show(value.v)}{_from(value.origins)}{scores}"
     )
+
+
+@show.register
+def _(value: Scored) -> str:
+    place = ", ".join(str(symbol) for symbol in value.block)
+    kernel = indent(show(value.kernel), "  ")
+    return f"{show(replace(value.attention, scores=None))}, its scores by blocks ({place}) as by\n{kernel}"
 
 
 @show.register

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
-from inductor_cpu.ir.index import Expr, Sym, of, product
+from inductor_cpu.ir.index import Expr, Sym, as_expr, of, product
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import (
@@ -197,9 +197,24 @@ class _ProgramCheck:
             self.view(check, view)
             check.require(len(view.sizes) == 4, f"{view.buffer} has the wrong rank")
             check.require(view.strides[-1] == 1, f"{view.buffer} has no contiguous rows")
+        if node.scores is not None:
+            self.scores(check, node, node.scores)
         self.results(check, node)
         out = self.program.buffer(node.out)
         check.require(out.strides[-1] == 1 or out.sizes[-1] == 1, f"{node.out} has no contiguous rows")
+
+    def scores(self, check: Checker, node: Attention, nest: LoopNest) -> None:
+        check.require(len(nest.stores) == 1 and not nest.reduce_dims, "its scores become no scores")
+        check.require(node.mask is None and not node.causal, "its scores are masked twice")
+        buffer = self.program.buffer_table.get(nest.stores[0].buffer)
+        if buffer is None or buffer.kind != "accumulator" or buffer.dtype != torch.float32:
+            check.fail(f"{nest.stores[0].buffer} is no accumulator of scores")
+        check.require(buffer.sizes == (*node.q.sizes[:3], node.k.sizes[2]), "its scores have the wrong shape")
+        place = tuple(of(dim) if dim.size != 1 else as_expr(0) for dim in nest.dims)
+        places = {i.index for i in nest.body if isinstance(i, Load) and i.buffer == buffer.name}
+        check.require({*places, nest.stores[0].index} == {place}, f"a score meets another one in {nest.name}")
+        self.provide(buffer.name)
+        self.nest(nest)
 
     def results(self, check: Checker, node: Templated) -> None:
         for name in node.outputs:

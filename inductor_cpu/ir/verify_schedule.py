@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr
-from inductor_cpu.ir.kernel import Kernel, Schedule, Step, Strips, kernels_of
-from inductor_cpu.ir.nodes import Buffer, Extern, Program, Templated, View, leaves
+from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Step, Strips, kernels_of
+from inductor_cpu.ir.nodes import Buffer, Extern, Program, View, leaves
 from inductor_cpu.ir.strips import verify_strips
 from inductor_cpu.ir.verify import verify_kernel
 from inductor_cpu.ir.verify_body import Checker
@@ -63,8 +63,8 @@ def step_uses(step: Step) -> tuple[list[str], list[str]]:
     """(read, written) buffer names of a step."""
     if isinstance(step, (Kernel, Strips)):
         return [arg.buffer for arg in step.args if arg.reads], [arg.buffer for arg in step.args if arg.writes]
-    if isinstance(step, Templated):
-        return [view.buffer for view in step.operands], list(step.outputs)
+    if isinstance(step, CALLS):
+        return list(step.reads), list(step.outputs)
     reads = [value.buffer for value in leaves((step.args, step.kwargs)) if isinstance(value, View)]
     return reads, [*step.mutates, *(name for name in step.outputs if name is not None)]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr, const, product
-from inductor_cpu.ir.kernel import ArenaPlace, Kernel, Step, Strips
+from inductor_cpu.ir.kernel import ArenaPlace, Kernel, Scored, Step, Strips
 from inductor_cpu.ir.nodes import Buffer, Load
 from inductor_cpu.schedule.uses import reads_of, writes_of
 
@@ -34,12 +34,16 @@ class Lifetime:
 
 def step_reads(step: Step) -> set[str]:
     """Buffers that a step reads."""
-    return {a.buffer for a in step.args if a.reads} if isinstance(step, (Kernel, Strips)) else reads_of(step)
+    if isinstance(step, (Kernel, Strips)):
+        return {a.buffer for a in step.args if a.reads}
+    return reads_of(step.attention) if isinstance(step, Scored) else reads_of(step)
 
 
 def step_writes(step: Step) -> set[str]:
     """Buffers that a step writes."""
-    return {a.buffer for a in step.args if a.writes} if isinstance(step, (Kernel, Strips)) else writes_of(step)
+    if isinstance(step, (Kernel, Strips)):
+        return {a.buffer for a in step.args if a.writes}
+    return writes_of(step.attention) if isinstance(step, Scored) else writes_of(step)
 
 
 def plan_memory(

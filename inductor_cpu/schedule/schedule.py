@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.kernel import Schedule, Step, kernels_of
-from inductor_cpu.ir.nodes import Buffer, LoopNest, Program
+from inductor_cpu.ir.kernel import Schedule, Scored, Step, kernels_of
+from inductor_cpu.ir.nodes import Attention, Buffer, LoopNest, Program
 from inductor_cpu.ir.rewrite import prune
 from inductor_cpu.schedule import roofline
 from inductor_cpu.schedule.build import build_kernel
@@ -17,6 +17,7 @@ from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
 from inductor_cpu.schedule.inline import inline_producers
 from inductor_cpu.schedule.known import put_known_indices
 from inductor_cpu.schedule.memory import plan_memory
+from inductor_cpu.schedule.scores import scored
 from inductor_cpu.schedule.strips import join_strips
 from inductor_cpu.schedule.uses import live_nodes, reads_of, result_buffers
 
@@ -37,14 +38,20 @@ def schedule_program(
     items, parts, divisions = _divided(without_dead_stores(program, fused.items), lanes)
     program = replace(program, buffers=(*program.buffers, *parts))
     buffers |= {part.name: part for part in parts}
-    steps: list[Step] = [
-        build_kernel(item, buffers, lanes, cores) if isinstance(item, Group) else item for item in items
-    ]
+    steps = [_step(item, buffers, lanes, cores) for item in items]
     steps = join_strips(program, steps, buffers, cores)
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
-    kernels = (kernel for step in steps for kernel in kernels_of(step))
+    kernels = (kernel for step in steps if not isinstance(step, Scored) for kernel in kernels_of(step))
     bounds = (roofline.note(kernel) for kernel in kernels if kernel.product is None)
     return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes, *divisions, *bounds))
+
+
+def _step(item: Item, buffers: dict[str, Buffer], lanes: int, cores: int) -> Step:
+    if isinstance(item, Group):
+        return build_kernel(item, buffers, lanes, cores)
+    if isinstance(item, Attention) and item.scores is not None:
+        return scored(item, item.scores, buffers, lanes)
+    return item
 
 
 def _divided(items: Sequence[Item], lanes: int) -> tuple[list[Item], list[Buffer], list[str]]:

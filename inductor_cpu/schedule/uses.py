@@ -26,7 +26,7 @@ def reads_of(node: Node) -> set[str]:
     if isinstance(node, Gemm):
         return {node.a.buffer, node.b}
     if isinstance(node, Templated):
-        return {view.buffer for view in node.operands}
+        return set(node.reads)
     found = {view.buffer for view in views_in(node.args)}
     return found | {view.buffer for _, value in node.kwargs for view in views_in(value)}
 

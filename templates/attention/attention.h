@@ -26,14 +26,19 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
   using Element = typename Micro::Element;
   using Pack = Packing<Micro, T>;
   using Rows = Softmax<Micro, kMasked>;
+  static constexpr bool kChanged = std::is_same_v<MaskElement, Changed>;
   static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns, kStep = Micro::kStep;
 
  public:
   using Base::k, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
-  // One kernel: the blocks of queries of all heads are shared among threads.
-  void run(int limit) const {
-    if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit);
+  // One kernel: the blocks of queries of all heads are shared among threads. change(batch, head, first row, first key,
+  // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of `Changed`.
+  template <class Change = None>
+  void run(int limit, const Change& change = {}) const {
+    if constexpr (!kChanged) {
+      if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit);
+    }
     const int64_t blocks = ceil_div(sizes.rows, kBlock);
     const int64_t work = sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns) / 32;
     parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
@@ -45,7 +50,7 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
         const int64_t shared = head / (sizes.heads / sizes.kv_heads);
         if (shared != head_of_keys) packed = 0;
         head_of_keys = shared;
-        block(buffers, head / sizes.heads, head % sizes.heads, first, packed);
+        block(buffers, head / sizes.heads, head % sizes.heads, first, packed, change);
       }
     });
   }
@@ -81,7 +86,8 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
     }
   }
 
-  void block(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t& packed) const {
+  template <class Change>
+  void block(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t& packed, const Change& change) const {
     const int64_t rows = std::min(kBlock, sizes.rows - first), kv_head = h / (sizes.heads / sizes.kv_heads);
     const int64_t keys = causal ? std::min(sizes.keys, first + rows) : sizes.keys;
     Pack::queries(q.at(b, h, first), q.row, rows, sizes.depth, scale < 0, to.queries);
@@ -93,17 +99,22 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
         pack(to, b, kv_head, begin, end);
         packed = end;
       }
-      part(to, b, h, first, rows, begin, std::min(end, keys), end, running);
+      part(to, b, h, first, rows, begin, std::min(end, keys), end, running, change);
     }
     finish(to, b, h, first, rows, keys, running);
   }
 
   // One block of queries and one of keys. end: of the keys that count; packed_end: of those that are packed.
+  template <class Change>
   void part(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t begin, int64_t end,
-            int64_t packed_end, Running* running) const {
+            int64_t packed_end, Running* running, const Change& change) const {
     const int64_t width = round_up(end - begin, kColumns), packed_width = round_up(packed_end - begin, kColumns);
     for (int64_t key = 0; key < width; key += kColumns) {
-      Micro::block(to.queries, to.keys + (begin + key) * depth_(), to.scores + key * kBlock, rows, depth_(), false);
+      float* const scores = to.scores + key * kBlock;
+      Micro::block(to.queries, to.keys + (begin + key) * depth_(), scores, rows, depth_(), false);
+      if constexpr (kChanged) {
+        change(b, h, first, begin + key, rows, std::min(kColumns, end - begin - key), kColumns, scores);
+      }
     }
     const float unit = std::abs(scale);
     for (int64_t r = 0; r < rows; ++r) {
@@ -111,7 +122,9 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
       float* const scores = to.scores + r * kColumns;
       if (r == kBlock / 2) Micro::stay_awake();
       float factor;
-      if constexpr (kMasked) {
+      if constexpr (kChanged) {
+        factor = Rows::row(scores, count, width, begin == 0, kLog2E, running[r], to.weights + r * kStep);
+      } else if constexpr (kMasked) {
         Rows::add_mask(scores, count, unit, mask.at(b, h, first + r) + begin);
         factor = Rows::row(scores, count, width, begin == 0, kLog2E, running[r], to.weights + r * kStep);
       } else {

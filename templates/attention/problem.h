@@ -22,6 +22,9 @@ struct Sizes {
 // No mask.
 struct None {};
 
+// In place of a mask: a function changes the scores.
+struct Changed {};
+
 // Which rows have no key at all: NaN there, as a softmax of -infinities gives, or 0.
 enum class Empty { kZero, kNan };
 

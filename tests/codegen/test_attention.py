@@ -69,7 +69,7 @@ def runs_here(kernel: str, isa: str) -> bool:
     return isa in available() and (needed is None or needed in usable_micro_kernels(target(isa)))
 
 
-def source(kernel: str, dtype: torch.dtype, mask: str, scale: float, nan_rows: bool) -> KernelSource:
+def source(kernel: str, isa: str, dtype: torch.dtype, mask: str, scale: float, nan_rows: bool) -> KernelSource:
     """A kernel; its views only name buffers, for sizes and strides are arguments."""
     dtypes = {"q": dtype, "out": dtype, "mask": torch.bool if mask == "bool" else dtype}
     buffers = {name: Buffer(name, kind, (), (), "temp") for name, kind in dtypes.items()}
@@ -88,7 +88,7 @@ def source(kernel: str, dtype: torch.dtype, mask: str, scale: float, nan_rows: b
         "out",
         "sums",
     )
-    return generate_attention(node, buffers, Choices())
+    return generate_attention(node, buffers, Choices(), target(isa))
 
 
 @functools.cache
@@ -98,7 +98,7 @@ def functions(isa: str) -> dict[str, int]:
         made.symbol: made
         for (kernel, its_isa, dtype), mask, scale, nan_rows in product(ALL, MASKS, (0.3, -0.7), (False, True))
         if its_isa == isa and runs_here(kernel, isa) and wanted(mask, scale, nan_rows)
-        for made in (source(kernel, dtype, mask, scale, nan_rows),)
+        for made in (source(kernel, isa, dtype, mask, scale, nan_rows),)
     }
     toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
     return load_kernels(list(sources.values()), target(isa), prelude(), open_cache(), toolchain)
@@ -153,7 +153,7 @@ SUM_BOUND = {"amx_bf16": 2**-8, "vec_f32": 2e-5}
 def test_any_sizes_and_strides_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
     if not runs_here(kernel, isa):
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    check_sizes(functions(isa)[source(kernel, dtype, mask, 0.3, False).symbol], kernel, dtype, mask, SIZES)
+    check_sizes(functions(isa)[source(kernel, isa, dtype, mask, 0.3, False).symbol], kernel, dtype, mask, SIZES)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -162,7 +162,7 @@ def test_few_queries_are_right_for_any_number_of_threads(kernel: str, isa: str, 
     """Threads share heads: each has a part of the keys."""
     if not runs_here(kernel, isa):
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address, before = functions(isa)[source(kernel, dtype, mask, 0.3, False).symbol], torch.get_num_threads()
+    address, before = functions(isa)[source(kernel, isa, dtype, mask, 0.3, False).symbol], torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
@@ -207,7 +207,7 @@ def reference(
 def test_a_single_key_with_a_large_score_has_it_as_the_logarithm(kernel: str, isa: str, rows: int) -> None:
     if not runs_here(kernel, isa):
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address = functions(isa)[source(kernel, torch.float32, "none", 0.3, False).symbol]
+    address = functions(isa)[source(kernel, isa, torch.float32, "none", 0.3, False).symbol]
     q, k = torch.randint(-40, 41, (2, 3, rows, 1)).float(), torch.randint(-40, 41, (2, 3, 1, 1)).float()
     _, sums = run(address, 0.3, q, k, k, None)
     torch.testing.assert_close(sums, (q * k)[..., 0] * 0.3, rtol=1e-7, atol=2e-7)
@@ -218,7 +218,7 @@ def test_a_single_key_with_a_large_score_has_it_as_the_logarithm(kernel: str, is
 def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.dtype, nan_rows: bool) -> None:
     if not runs_here(kernel, isa):
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address = functions(isa)[source(kernel, dtype, "bool", 0.3, nan_rows).symbol]
+    address = functions(isa)[source(kernel, isa, dtype, "bool", 0.3, nan_rows).symbol]
     q, k, v = (torch.randn(1, 2, 600, 40).to(dtype) for _ in range(3))
     mask = torch.ones(1, 1, 600, 600, dtype=torch.bool)
     mask[:, :, 3] = False
@@ -235,7 +235,7 @@ def test_few_queries_meet_special_values(kernel: str, isa: str, dtype: torch.dty
     """Bases far apart between parts, no key at all or none in a part, infinities and NaN of one key."""
     if not runs_here(kernel, isa):
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address, before = functions(isa)[source(kernel, dtype, "bool", 0.3, True).symbol], torch.get_num_threads()
+    address, before = functions(isa)[source(kernel, isa, dtype, "bool", 0.3, True).symbol], torch.get_num_threads()
     q, k, v = (
         torch.randn(1, 6, 1, 64).to(dtype),
         torch.randn(1, 6, 900, 64).to(dtype),
@@ -262,7 +262,7 @@ def test_few_queries_meet_special_values(kernel: str, isa: str, dtype: torch.dty
 def test_special_values_spread_as_in_a_softmax(kernel: str, isa: str, dtype: torch.dtype) -> None:
     if not runs_here(kernel, isa):
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address = functions(isa)[source(kernel, dtype, "none", -0.7, False).symbol]
+    address = functions(isa)[source(kernel, isa, dtype, "none", -0.7, False).symbol]
     q, k, v = (torch.randn(1, 1, 40, 32).to(dtype) for _ in range(3))
     q[0, 0, 7, 3] = math.nan
     q[0, 0, 9, 4] = math.inf

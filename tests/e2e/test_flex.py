@@ -1,0 +1,150 @@
+"""flex_attention by a kernel of our own: scores that a function changes, and another one masks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+import inductor_cpu
+from inductor_cpu.kernels.attention import choose
+from inductor_cpu.targets.cpu import detect
+from tests.e2e.support import compile_counted
+
+Tensor = torch.Tensor
+
+ROWS, HEADS = 200, 4
+RANDOM = torch.Generator().manual_seed(0)
+SLOPES = torch.rand(HEADS, generator=RANDOM)
+BIAS = torch.randn(HEADS, ROWS, ROWS, generator=RANDOM)
+TABLE = torch.randn(2 * ROWS, HEADS, generator=RANDOM)
+DOCUMENT = torch.randint(0, 3, (ROWS,), generator=RANDOM).sort().values
+
+pytestmark = pytest.mark.skipif(
+    choose(torch.float32, detect()).kernel is None, reason="this CPU has no instruction set with an attention kernel"
+)
+
+SCORES: dict[str, Callable[..., Any] | None] = {
+    "unchanged": None,
+    "slopes of heads": lambda s, b, h, q, k: s + SLOPES[h] * (k - q),
+    "soft cap": lambda s, b, h, q, k: 20 * torch.tanh(s / 20),
+    "bias in memory": lambda s, b, h, q, k: s + BIAS[h, q, k],
+    "table of distances": lambda s, b, h, q, k: s + TABLE[q - k + ROWS, h],
+    "condition": lambda s, b, h, q, k: torch.where(q >= k, s * 0.5, s - 1),
+    "batch": lambda s, b, h, q, k: s * (b + 1) + h,
+    "infinities": lambda s, b, h, q, k: torch.where(q % 3 == 0, -float("inf"), s),
+}
+MASKS: dict[str, Callable[..., Any] | None] = {
+    "all keys": None,
+    "causal": lambda b, h, q, k: q >= k,
+    "window": lambda b, h, q, k: (q - k).abs() < 17,
+    "documents": lambda b, h, q, k: (q >= k) & (DOCUMENT[q] == DOCUMENT[k]),
+    "prefix of heads": lambda b, h, q, k: (k < 20 * h) | (q >= k),
+}
+FORMS = [(score, "all keys") for score in SCORES] + [("slopes of heads", mask) for mask in MASKS]
+
+
+def block_mask(mask: str, rows: int = ROWS, keys: int = ROWS) -> BlockMask | None:
+    function = MASKS[mask]
+    return None if function is None else create_block_mask(function, None, HEADS, rows, keys, device="cpu")
+
+
+def call(score: str, q: Tensor, k: Tensor, v: Tensor, **kwargs: Any) -> Any:
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # eager mode asks to compile it
+        return flex_attention(q, k, v, score_mod=SCORES[score], **kwargs)
+
+
+def operands(dtype: torch.dtype = torch.float32, rows: int = ROWS, keys: int = ROWS) -> tuple[Tensor, Tensor, Tensor]:
+    shapes = (2, HEADS, rows, 32), (2, HEADS, keys, 32), (2, HEADS, keys, 48)
+    q, k, v = (torch.randn(shape, generator=RANDOM).to(dtype) for shape in shapes)
+    return q, k, v
+
+
+def check(score: str, q: Tensor, k: Tensor, v: Tensor, kernels: int = 1, **kwargs: Any) -> None:
+    """One kernel and no call, about as near to fp64 as eager, with its strides."""
+    run, reports = compile_counted(lambda *args: call(score, *args, **kwargs))
+    result, eager = run(q, k, v), call(score, q, k, v, **kwargs)
+    assert [(len(report.kernels), len(report.externs)) for report in reports] == [(kernels, 0)]
+    assert (result.dtype, result.stride()) == (eager.dtype, eager.stride())
+    exact = call(score, q.double(), k.double(), v.double(), **kwargs)
+    scale = exact.square().mean().sqrt()
+    error, allowed = ((x - exact).square().mean().sqrt() / scale for x in (result, eager))
+    assert error <= 1.5 * allowed + 2e-7
+    if score == "infinities":  # rows without any key
+        assert not result[:, :, ::3].any()
+
+
+@pytest.mark.parametrize(("score", "mask"), FORMS)
+def test_scores_are_changed_and_masked_as_in_eager_mode(score: str, mask: str) -> None:
+    check(score, *operands(), block_mask=block_mask(mask))
+
+
+@pytest.mark.parametrize("options", [{"cpp.simdlen": 256}, {"debug_interpret": True}, {"cpp.threads": 2}], ids=str)
+def test_other_vectors_threads_and_the_interpreter_agree(options: dict[str, Any]) -> None:
+    with inductor_cpu.config.patch(options):
+        for score, mask in (("table of distances", "documents"), ("soft cap", "window")):
+            kernels = 0 if "debug_interpret" in options else 1
+            check(score, *operands(), kernels=kernels, block_mask=block_mask(mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_scores_of_low_precision_are_floats(dtype: torch.dtype) -> None:
+    check("slopes of heads", *operands(dtype), block_mask=block_mask("causal"))
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(1, 200), (7, 33), (130, 1), (33, 200)])
+def test_remainders_of_rows_and_keys(rows: int, keys: int) -> None:
+    check("bias in memory", *operands(rows=rows, keys=keys))
+    check("unchanged", *operands(rows=rows, keys=keys), block_mask=block_mask("window", rows, keys), scale=-0.7)
+
+
+def test_heads_and_batches_share_keys() -> None:
+    q, k, v = operands()
+    check("batch", q, k[:, :2], v[:, :2], enable_gqa=True)
+    causal = create_block_mask(lambda b, h, q, k: q >= k + b, 2, None, ROWS, ROWS, device="cpu")
+    check("batch", q, k[:1], v[:1], block_mask=causal)
+
+
+def test_transposed_operands_are_read_where_they_lie() -> None:
+    q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in operands())
+    check("slopes of heads", q, k, v, block_mask=block_mask("causal"))
+
+
+def test_one_compile_serves_all_sizes() -> None:
+    compiled = torch.compile(lambda *args: call("slopes of heads", *args), backend="icpu", dynamic=True)
+    for rows, keys in ((40, 50), (64, 70), (17, 129)):
+        q, k, v = operands(rows=rows, keys=keys)
+        torch.testing.assert_close(compiled(q, k, v), call("slopes of heads", q, k, v), rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_go_through_the_operator_of_torch() -> None:
+    def gradients(function: Callable[..., Any]) -> tuple[Tensor, ...]:
+        q, k, v = (x.clone().requires_grad_() for x in small)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = function(q, k, v)
+        return (out, *torch.autograd.grad(out.square().sum(), (q, k, v)))
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, score_mod=SCORES["soft cap"])
+
+    small = operands(rows=20, keys=30)
+    actual, expected = gradients(torch.compile(function, backend="icpu")), gradients(function)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_function_that_needs_more_than_one_score_is_left_to_torch() -> None:
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + BIAS[h, i].sum())
+
+    q, k, v = operands(rows=20, keys=30)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(function, backend="icpu")
+        torch.testing.assert_close(compiled(q, k, v), function(q, k, v))
+        assert "which is more than one element's value" in str(inductor_cpu.explain(compiled, q, k, v))
