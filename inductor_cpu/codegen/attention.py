@@ -24,19 +24,19 @@ _SPACE = "icpu::attention"
 
 def pointers_of(node: Attention) -> tuple[str, ...]:
     """The buffers of a kernel's pointers, in order."""
-    return (*node.outputs, *(view.buffer for view in node.operands))
+    return (*node.outputs, *(view.buffer for view in (*node.operands, *node.lists)))
 
 
 def sizes_of(node: Attention, buffers: Mapping[str, Buffer]) -> tuple[Expr, ...]:
-    """A kernel's ints, in order: the seven sizes; for each result three strides; for each operand its offset and three
-    strides."""
+    """A kernel's ints, in order: the seven sizes; for each result three strides; for each operand, and each list of
+    blocks, its offset and three strides; the size of a block."""
     batch, heads, rows, depth = node.q.sizes
     ints = [batch, heads, node.k.sizes[1], rows, node.k.sizes[2], depth, node.v.sizes[3]]
     for name in node.outputs:
         ints += buffers[name].strides[:3]
-    for view in node.operands:
+    for view in (*node.operands, *node.lists):
         ints += [view.offset, *view.strides[:3]]
-    return tuple(ints)
+    return (*ints, *(() if node.blocks is None else (node.blocks.rows, node.blocks.keys)))
 
 
 def score_pointers(step: Scored) -> tuple[str, ...]:
@@ -82,6 +82,15 @@ def generate_attention(
             place = f"static_cast<const {kind}*>(buffers[{pointer}]) + sizes[{at}]"
             writer.line(f"kernel.{name} = {{{place}, {strides}}};")
             pointer, at = pointer + 1, at + 4
+        for number in range(len(node.lists)):
+            name = f"kernel.blocks.lists[{number // 2}].{('counts', 'numbers')[number % 2]}"
+            strides = ", ".join(f"sizes[{i}]" for i in range(at + 1, at + 4))
+            writer.line(f"{name} = {{static_cast<const int32_t*>(buffers[{pointer}]) + sizes[{at}], {strides}}};")
+            pointer, at = pointer + 1, at + 4
+        if node.blocks is not None:
+            writer.line(f"kernel.blocks.count = {len(node.blocks.lists)};")
+            writer.line(f"kernel.blocks.rows = sizes[{at}], kernel.blocks.keys = sizes[{at + 1}];")
+            at += 2
         threads = "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
         if isinstance(step, Scored):
             _emit_scores(step, pointer, at, writer, choices)

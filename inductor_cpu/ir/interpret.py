@@ -9,6 +9,7 @@ Every index is checked: an unmasked access outside of its buffer raises Internal
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Union
@@ -23,6 +24,7 @@ from inductor_cpu.ir.meaning import held, physical, reduction, scalar, scan
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack
 from inductor_cpu.ir.nodes import (
     Attention,
+    Blocks,
     Buffer,
     Cast,
     Const,
@@ -408,7 +410,18 @@ class _Run:
             return scores
         self.tensors[node.accumulator] = scores.contiguous()
         self.nest(node.scores)
-        return self.tensors.pop(node.accumulator)
+        changed = self.tensors.pop(node.accumulator)
+        return changed if node.blocks is None else changed.masked_fill(~self.seen(node.blocks, changed), -math.inf)
+
+    def seen(self, blocks: Blocks, scores: Tensor) -> Tensor:
+        """Which keys are in the blocks of lists."""
+        found = torch.zeros((), dtype=torch.bool)
+        for counts, numbers in ((self.view(counts), self.view(numbers)) for counts, numbers in blocks.lists):
+            counted = torch.arange(numbers.shape[-1]) < counts.unsqueeze(-1)
+            found = found | torch.zeros(numbers.shape, dtype=torch.bool).scatter(-1, numbers.long(), counted)
+        rows, keys = self.ints((blocks.rows, blocks.keys))
+        whole = found.repeat_interleave(rows, 2).repeat_interleave(keys, 3)
+        return whole[:, :, : scores.shape[2], : scores.shape[3]]
 
     def rank(self, node: Ranking) -> None:
         x, count = self.view(node.x), node.count.evaluate(self.symbols)

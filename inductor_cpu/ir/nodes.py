@@ -233,6 +233,18 @@ class Gemm:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """Where attention looks for keys: for each block of rows a list of blocks of keys, or two. Others do not count.
+
+    lists: pairs of int32 views, (batch, heads, blocks of rows) how many blocks of keys count, and (batch, heads, blocks
+    of rows, blocks of keys) which, their last stride 1. rows, keys: of a block; the last one may be cut off."""
+
+    lists: tuple[tuple[View, View], ...]
+    rows: Expr
+    keys: Expr
+
+
+@dataclass(frozen=True)
 class Attention:
     """out = softmax(q @ k^T * scale + mask) @ v, by a generated kernel.
 
@@ -243,7 +255,8 @@ class Attention:
     columns; log_sums: a float32 buffer (batch, heads, rows) for the logarithms of the softmax's divisors, or None.
     kernel: a row of `ATTENTION_KERNELS`. scores: None, or what becomes of each score before the softmax: a nest over
     (batch, heads, rows, keys) that loads scores from its only result and stores there. This float32 buffer, of kind
-    "accumulator", never is in memory as a whole. A score of -infinity is a key that does not count."""
+    "accumulator", never is in memory as a whole. A score of -infinity is a key that does not count.
+    blocks: only with `scores`."""
 
     name: str
     kernel: str
@@ -258,18 +271,24 @@ class Attention:
     log_sums: str | None
     origins: tuple[str, ...] = ()
     scores: LoopNest | None = None
+    blocks: Blocks | None = None
 
     @property
     def operands(self) -> tuple[View, ...]:
-        """The tensors that the template reads."""
+        """The tensors of four dimensions that the template reads."""
         return (self.q, self.k, self.v) if self.mask is None else (self.q, self.k, self.v, self.mask)
+
+    @property
+    def lists(self) -> tuple[View, ...]:
+        """The lists of blocks, after each other."""
+        return () if self.blocks is None else tuple(view for pair in self.blocks.lists for view in pair)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The buffers that it reads."""
         loads = () if self.scores is None else [i.buffer for i in self.scores.body if isinstance(i, Load)]
         others = [name for name in loads if name != self.accumulator]
-        return tuple(dict.fromkeys((*(view.buffer for view in self.operands), *others)))
+        return tuple(dict.fromkeys((*(view.buffer for view in (*self.operands, *self.lists)), *others)))
 
     @property
     def accumulator(self) -> str | None:

@@ -197,6 +197,9 @@ class _ProgramCheck:
             self.view(check, view)
             check.require(len(view.sizes) == 4, f"{view.buffer} has the wrong rank")
             check.require(view.strides[-1] == 1, f"{view.buffer} has no contiguous rows")
+        for view in node.lists:
+            self.view(check, view)
+            check.require(view.strides[-1] == 1 and node.scores is not None, f"{view.buffer} is no list of blocks")
         if node.scores is not None:
             self.scores(check, node, node.scores)
         self.results(check, node)

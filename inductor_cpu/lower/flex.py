@@ -15,8 +15,8 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Expr
-from inductor_cpu.ir.nodes import Attention, LoopNest, Store
+from inductor_cpu.ir.index import Expr, as_expr
+from inductor_cpu.ir.nodes import Attention, Blocks, LoopNest, Store
 from inductor_cpu.ir.operators import FLEX_ATTENTION, FLEX_KERNEL
 from inductor_cpu.lower.body import Body, Number
 from inductor_cpu.lower.context import Lowering, PointFunction, contiguous_strides, dense_strides, meta_of
@@ -24,6 +24,9 @@ from inductor_cpu.lower.registry import RULES, rule
 from inductor_cpu.lower.sizes import size_exprs
 from inductor_cpu.lower.values import TensorValue, loop_dims, point
 from inductor_cpu.lower.views import expanded
+
+#: The size of the block in the mask of a call without a mask.
+_NO_BLOCK = 1 << 30
 
 
 @rule(FLEX_ATTENTION)
@@ -40,8 +43,7 @@ def flex_attention(
     of_score: Sequence[Any],
     of_mask: Sequence[Any],
 ) -> tuple[TensorValue, None, None]:
-    """As eager mode has it, every key that the mask's function lets through counts: lists of blocks only say where to
-    look, and are not read."""
+    """The lists of blocks of a mask say where to look for keys; there, its function says which count."""
     if FLEX_KERNEL not in node.meta:
         raise Unsupported(node, "no kernel of ours computes it")
     if not isinstance(scale, (int, float)):
@@ -52,6 +54,7 @@ def flex_attention(
     scores = ctx.new_buffer(torch.float32, sizes, kind="accumulator")
     nest = _scores(ctx, node, scores.name, sizes, scale, (score, of_score), (block_mask[-1], of_mask))
     q_view, k_view, v_view = (ctx.with_rows(node, x) for x in (q, k, v))
+    blocks = _blocks(ctx, node, sizes, block_mask)
     out = meta_of(node)[0]
     strides = dense_strides(out)
     shape = size_exprs(out.shape)
@@ -59,10 +62,21 @@ def flex_attention(
     ctx.nodes.append(
         Attention(
             ctx.fresh("attention"), node.meta[FLEX_KERNEL], q_view, k_view, v_view, None, 1.0, False, False,
-            made.name, None, (node.name,), nest,
+            made.name, None, (node.name,), nest, blocks,
         )
     )  # fmt: skip
     return ctx.whole(made), None, None
+
+
+def _blocks(ctx: Lowering, node: fx.Node, sizes: Sequence[Expr], block_mask: Sequence[Any]) -> Blocks | None:
+    """The lists of a mask; None for one that is a single block, as a call without a mask has it."""
+    _, _, counts, numbers, full_counts, full_numbers = block_mask[:6]
+    rows, keys = (as_expr(size) for size in block_mask[-3:-1])
+    if all((block.as_int or 0) >= _NO_BLOCK for block in (rows, keys)):
+        return None
+    pairs = [(counts, numbers)] if full_counts is None else [(counts, numbers), (full_counts, full_numbers)]
+    lists = [tuple(ctx.with_rows(node, expanded(x, (*sizes[:2], *x.sizes[2:]))) for x in pair) for pair in pairs]
+    return Blocks(tuple((first, second) for first, second in lists), rows, keys)
 
 
 Function = tuple[fx.GraphModule, Sequence[Any]]

@@ -30,6 +30,7 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
   static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns, kStep = Micro::kStep;
 
  public:
+  Blocks blocks;
   using Base::k, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
   // One kernel: the blocks of queries of all heads are shared among threads. change(batch, head, first row, first key,
@@ -44,13 +45,13 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
     parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
       const typename Micro::Thread thread;
       Buffers buffers(*this);
-      int64_t head_of_keys = -1, packed = 0;
+      int64_t head_of_keys = -1;
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t head = unit / blocks, first = unit % blocks * kBlock;
         const int64_t shared = head / (sizes.heads / sizes.kv_heads);
-        if (shared != head_of_keys) packed = 0;
+        if (shared != head_of_keys) std::fill_n(buffers.packed, ceil_div(sizes.keys, kKeysAtOnce), false);
         head_of_keys = shared;
-        block(buffers, head / sizes.heads, head % sizes.heads, first, packed, change);
+        block(buffers, head / sizes.heads, head % sizes.heads, first, change);
       }
     });
   }
@@ -62,6 +63,7 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
   struct Buffers {
     Element *keys, *values, *queries, *weights;
     float *scores, *sums;
+    bool* packed;  // which blocks of keys are, with their values
 
     explicit Buffers(const Attention& a) {
       const int64_t all = round_up(a.sizes.keys, kColumns), some = std::min(all, kKeysAtOnce);
@@ -71,6 +73,7 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
       weights = gemm::aligned_scratch<Element, 21>(kBlock * some);
       scores = gemm::aligned_scratch<float, 22>(kBlock * some);
       sums = gemm::aligned_scratch<float, 23>(kBlock * a.panels_() * kColumns);
+      packed = gemm::aligned_scratch<bool, 24>(ceil_div(a.sizes.keys, kKeysAtOnce));
     }
   };
 
@@ -87,35 +90,39 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
   }
 
   template <class Change>
-  void block(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t& packed, const Change& change) const {
+  void block(const Buffers& to, int64_t b, int64_t h, int64_t first, const Change& change) const {
     const int64_t rows = std::min(kBlock, sizes.rows - first), kv_head = h / (sizes.heads / sizes.kv_heads);
     const int64_t keys = causal ? std::min(sizes.keys, first + rows) : sizes.keys;
     Pack::queries(q.at(b, h, first), q.row, rows, sizes.depth, scale < 0, to.queries);
     Running running[kBlock];
+    bool begun = false;
     for (int64_t begin = 0; begin < keys; begin += kKeysAtOnce) {
       // Packed by whole blocks of keys: their number decides where the values lie.
       const int64_t end = std::min(begin + kKeysAtOnce, sizes.keys);
-      if (packed <= begin) {
-        pack(to, b, kv_head, begin, end);
-        packed = end;
-      }
-      part(to, b, h, first, rows, begin, std::min(end, keys), end, running, change);
+      if (kChanged && !blocks.see(b, h, first, first + rows, begin, end)) continue;
+      bool& packed = to.packed[begin / kKeysAtOnce];
+      if (!packed) pack(to, b, kv_head, begin, end);
+      packed = true;
+      part(to, b, h, first, rows, begin, std::min(end, keys), end, !begun, running, change);
+      begun = true;
     }
     finish(to, b, h, first, rows, keys, running);
   }
 
-  // One block of queries and one of keys. end: of the keys that count; packed_end: of those that are packed.
+  // One block of queries and one of keys. end: of the keys that count; packed_end: of those that are packed; begins:
+  // whether these are the first keys that the block of queries meets.
   template <class Change>
   void part(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t begin, int64_t end,
-            int64_t packed_end, Running* running, const Change& change) const {
+            int64_t packed_end, bool begins, Running* running, const Change& change) const {
     const int64_t width = round_up(end - begin, kColumns), packed_width = round_up(packed_end - begin, kColumns);
     for (int64_t key = 0; key < width; key += kColumns) {
       float* const scores = to.scores + key * kBlock;
+      const int64_t count = std::min(kColumns, end - begin - key);
+      if (kChanged && !blocks.see(b, h, first, first + rows, begin + key, begin + key + count)) continue;
       Micro::block(to.queries, to.keys + (begin + key) * depth_(), scores, rows, depth_(), false);
-      if constexpr (kChanged) {
-        change(b, h, first, begin + key, rows, std::min(kColumns, end - begin - key), kColumns, scores);
-      }
+      if constexpr (kChanged) change(b, h, first, begin + key, rows, count, kColumns, scores);
     }
+    if (kChanged && blocks.count > 0) hide(to.scores, b, h, first, rows, begin, end);
     const float unit = std::abs(scale);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t count = std::max<int64_t>(0, causal ? std::min(end, first + r + 1) - begin : end - begin);
@@ -123,19 +130,35 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
       if (r == kBlock / 2) Micro::stay_awake();
       float factor;
       if constexpr (kChanged) {
-        factor = Rows::row(scores, count, width, begin == 0, kLog2E, running[r], to.weights + r * kStep);
+        factor = Rows::row(scores, count, width, begins, kLog2E, running[r], to.weights + r * kStep);
       } else if constexpr (kMasked) {
         Rows::add_mask(scores, count, unit, mask.at(b, h, first + r) + begin);
-        factor = Rows::row(scores, count, width, begin == 0, kLog2E, running[r], to.weights + r * kStep);
+        factor = Rows::row(scores, count, width, begins, kLog2E, running[r], to.weights + r * kStep);
       } else {
-        factor = Rows::row(scores, count, width, begin == 0, unit * kLog2E, running[r], to.weights + r * kStep);
+        factor = Rows::row(scores, count, width, begins, unit * kLog2E, running[r], to.weights + r * kStep);
       }
-      if (begin > 0 && factor != 1) scale_sums(to.sums + r * kColumns, factor);
+      if (!begins && factor != 1) scale_sums(to.sums + r * kColumns, factor);
     }
     for (int64_t panel = 0; panel < panels_(); ++panel) {
       const Element* const values = to.values + (begin * panels_() + panel * packed_width) * kColumns;
       float* const sums = to.sums + panel * kBlock * kColumns;
-      Micro::block(to.weights, values, sums, rows, width, begin > 0);
+      Micro::block(to.weights, values, sums, rows, width, !begins);
+    }
+  }
+
+  // Scores of keys that no list has become -infinity.
+  void hide(float* scores, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t begin, int64_t end) const {
+    for (int64_t row = first, next; row < first + rows; row = next) {
+      next = std::min(first + rows, (row / blocks.rows + 1) * blocks.rows);
+      for (int64_t key = begin, after; key < end; key = after) {
+        after = std::min(end, (key / blocks.keys + 1) * blocks.keys);
+        if (blocks.see(b, h, row, next, key, after)) continue;
+        for (int64_t r = row - first; r < next - first; ++r) {
+          for (int64_t k = key - begin; k < after - begin; ++k) {
+            scores[k / kColumns * kColumns * kBlock + r * kColumns + k % kColumns] = -kInf<float>;
+          }
+        }
+      }
     }
   }
 

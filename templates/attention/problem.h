@@ -22,6 +22,31 @@ struct Sizes {
 // No mask.
 struct None {};
 
+// Where to look for keys, by blocks of rows and keys: for each block of rows a list of blocks of keys, or two lists.
+// Other keys do not count.
+struct Blocks {
+  struct List {
+    Tensor<const int32_t> counts, numbers;  // counts: (batch, heads, blocks of rows), the last stride 1
+  };
+  List lists[2];
+  int count = 0;  // of lists; none: all keys count
+  int64_t rows = 1, keys = 1;  // of a block
+
+  // Whether a list of the blocks with these rows has a block with some of these keys.
+  bool see(int64_t b, int64_t h, int64_t row, int64_t rows_end, int64_t key, int64_t keys_end) const {
+    for (int64_t block = row / rows; block <= (rows_end - 1) / rows; ++block) {
+      for (int number = 0; number < count; ++number) {
+        const List& list = lists[number];
+        const int32_t* const keys_of = list.numbers.at(b, h, block);
+        for (int32_t i = 0; i < list.counts.at(b, h, 0)[block]; ++i) {
+          if (keys_of[i] * keys < keys_end && (keys_of[i] + 1) * keys > key) return true;
+        }
+      }
+    }
+    return count == 0;
+  }
+};
+
 // In place of a mask: a function changes the scores.
 struct Changed {};
 
