@@ -22,24 +22,20 @@ inline constexpr int64_t kKeysAtOnce = 256;
 template <class Micro, class T, class MaskElement, bool causal, Empty empty>
 class Attention : public Problem<T, MaskElement, causal, empty> {
   using Base = Problem<T, MaskElement, causal, empty>;
-  using Base::kMasked;
+  using Base::kChanged, Base::kMasked;
   using Element = typename Micro::Element;
   using Pack = Packing<Micro, T>;
   using Rows = Softmax<Micro, kMasked>;
-  static constexpr bool kChanged = std::is_same_v<MaskElement, Changed>;
   static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns, kStep = Micro::kStep;
 
  public:
-  Blocks blocks;
-  using Base::k, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
+  using Base::blocks, Base::k, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
   // One kernel: the blocks of queries of all heads are shared among threads. change(batch, head, first row, first key,
   // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of `Changed`.
   template <class Change = None>
   void run(int limit, const Change& change = {}) const {
-    if constexpr (!kChanged) {
-      if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit);
-    }
+    if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit, change);
     const int64_t blocks = ceil_div(sizes.rows, kBlock);
     const int64_t work = sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns) / 32;
     parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
@@ -122,7 +118,11 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
       Micro::block(to.queries, to.keys + (begin + key) * depth_(), scores, rows, depth_(), false);
       if constexpr (kChanged) change(b, h, first, begin + key, rows, count, kColumns, scores);
     }
-    if (kChanged && blocks.count > 0) hide(to.scores, b, h, first, rows, begin, end);
+    if constexpr (kChanged) {
+      this->hide(b, h, first, rows, begin, end, [&](int64_t r, int64_t key) -> float& {
+        return to.scores[key / kColumns * kColumns * kBlock + r * kColumns + key % kColumns];
+      });
+    }
     const float unit = std::abs(scale);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t count = std::max<int64_t>(0, causal ? std::min(end, first + r + 1) - begin : end - begin);
@@ -143,22 +143,6 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
       const Element* const values = to.values + (begin * panels_() + panel * packed_width) * kColumns;
       float* const sums = to.sums + panel * kBlock * kColumns;
       Micro::block(to.weights, values, sums, rows, width, !begins);
-    }
-  }
-
-  // Scores of keys that no list has become -infinity.
-  void hide(float* scores, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t begin, int64_t end) const {
-    for (int64_t row = first, next; row < first + rows; row = next) {
-      next = std::min(first + rows, (row / blocks.rows + 1) * blocks.rows);
-      for (int64_t key = begin, after; key < end; key = after) {
-        after = std::min(end, (key / blocks.keys + 1) * blocks.keys);
-        if (blocks.see(b, h, row, next, key, after)) continue;
-        for (int64_t r = row - first; r < next - first; ++r) {
-          for (int64_t k = key - begin; k < after - begin; ++k) {
-            scores[k / kColumns * kColumns * kBlock + r * kColumns + k % kColumns] = -kInf<float>;
-          }
-        }
-      }
     }
   }
 

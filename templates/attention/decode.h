@@ -141,7 +141,8 @@ class Decode {
     return some && sizes.rows <= kMostOfHead && rows_of(sizes) <= kMostRows;
   }
 
-  void run(int limit) const {
+  template <class Change>
+  void run(int limit, const Change& change) const {
     const Sizes& sizes = p_.sizes;
     const int64_t heads = sizes.batch * sizes.kv_heads, total = heads * blocks_;
     const int64_t lines = heads * keys_ * (sizes.depth + sizes.columns) * int64_t(sizeof(T)) / gemm::kLine;
@@ -155,7 +156,7 @@ class Decode {
           const int64_t head = unit / blocks_, block = unit % blocks_, count = std::min(blocks_ - block, stop - unit);
           const bool whole = count == blocks_;
           const State state = whole ? State(buffers.state, rows_) : piece(pieces, 2 * part + (block == 0));
-          attend(buffers, head, block * at_once_, std::min(keys_, (block + count) * at_once_), state);
+          attend(buffers, head, block * at_once_, std::min(keys_, (block + count) * at_once_), state, change);
           if (whole) finish(head, state);
           unit += count;
         }
@@ -205,7 +206,9 @@ class Decode {
   int64_t row_of(int64_t r) const { return r % p_.sizes.rows; }
 
   // The keys from `begin` to `end` of a head.
-  void attend(const Buffers& to, int64_t shared, int64_t begin, int64_t end, const State& state) const {
+  template <class Change>
+  void attend(const Buffers& to, int64_t shared, int64_t begin, int64_t end, const State& state,
+              const Change& change) const {
     const int64_t b = shared / p_.sizes.kv_heads, head = shared % p_.sizes.kv_heads;
     for (int64_t r = 0; r < padded_rows(); ++r) {  // the rows that fill up repeat the last one
       const int64_t own = std::min(r, rows_ - 1);
@@ -213,8 +216,10 @@ class Decode {
     }
     std::memset(state.sums, 0, static_cast<size_t>(padded_rows() * columns_) * sizeof(float));
     Running running[kMostRows];
+    bool begun = false;
     for (int64_t first = begin; first < end; first += at_once_) {
       const int64_t stop = std::min(first + at_once_, end), keys = stop - first;
+      if (P::kChanged && !seen(shared, first, stop)) continue;
       float factors[round_up(kMostRows, kAtOnce)] = {};
       by_rows([&]<int R>(int64_t r) ICPU_INLINE {
         for (int64_t key = 0; key < keys; key += kLanes) {
@@ -226,21 +231,35 @@ class Decode {
       for (int64_t r = 0; r < rows_; ++r) {
         const int64_t count = P::kCausal ? std::clamp<int64_t>(row_of(r) + 1 - first, 0, keys) : keys;
         float* const scores = to.scores + r * kKeys;
-        if constexpr (P::kMasked) {
+        if constexpr (P::kChanged) {
+          const int64_t h = head_of(shared, r), row = row_of(r);
+          change(b, h, row, first, 1, keys, kKeys, scores);
+          p_.hide(b, h, row, 1, first, stop, [&](int64_t, int64_t key) -> float& { return scores[key]; });
+        } else if constexpr (P::kMasked) {
           Rows::add_mask(scores, count, std::abs(p_.scale), p_.mask.at(b, head_of(shared, r), row_of(r)) + first);
         }
-        factors[r] = Rows::row(scores, count, round_up(keys, OneRow::kColumns), first == begin, unit(), running[r],
+        factors[r] = Rows::row(scores, count, round_up(keys, OneRow::kColumns), !begun, unit(), running[r],
                                to.weights + r * kKeys);
       }
       by_rows([&]<int R>(int64_t r) ICPU_INLINE {
         weigh<R>(p_.v.at(b, head, first), keys, to.weights + r * kKeys, factors + r, state.sums + r * columns_,
                  p_.k.at(b, head, stop));
       });
+      begun = true;
     }
     for (int64_t r = 0; r < rows_; ++r) {
       state.base[r] = running[r].base;
       state.total[r] = total_of(running[r].sums);
     }
+  }
+
+  // Whether one of the rows that share a head of keys looks at some of these keys.
+  bool seen(int64_t shared, int64_t key, int64_t end) const {
+    bool found = p_.blocks.count == 0;
+    for (int64_t r = 0; r < rows_ && !found; ++r) {
+      found = p_.blocks.see(shared / p_.sizes.kv_heads, head_of(shared, r), row_of(r), row_of(r) + 1, key, end);
+    }
+    return found;
   }
 
   // Has a pair of vectors come while others are used: there is too much work for each row for the processor to look far

@@ -58,13 +58,31 @@ struct Problem {
   using Value = T;
   static constexpr bool kMasked = !std::is_same_v<MaskElement, None>;
   static constexpr bool kCausal = causal;
+  static constexpr bool kChanged = std::is_same_v<MaskElement, Changed>;
 
   Sizes sizes;
+  Blocks blocks;  // where scores are changed
   float scale;
   Tensor<const T> q, k, v;
   Tensor<const MaskElement> mask;
   Tensor<T> out;
   Tensor<float> log_sums;  // what the weights of a row were divided by, as a logarithm; data may be null
+
+  // Scores of keys that no list has become -infinity; score(r, key) is that of row first + r and key begin + key.
+  template <class Score>
+  ICPU_INLINE void hide(int64_t b, int64_t h, int64_t first, int64_t rows, int64_t begin, int64_t end,
+                        const Score& score) const {
+    for (int64_t row = first, next; row < first + rows && blocks.count > 0; row = next) {
+      next = std::min(first + rows, (row / blocks.rows + 1) * blocks.rows);
+      for (int64_t key = begin, after; key < end; key = after) {
+        after = std::min(end, (key / blocks.keys + 1) * blocks.keys);
+        if (blocks.see(b, h, row, next, key, after)) continue;
+        for (int64_t r = row - first; r < next - first; ++r) {
+          for (int64_t k = key - begin; k < after - begin; ++k) score(r, k) = -kInf<float>;
+        }
+      }
+    }
+  }
 
   // base: the score whose weight is 1; total: the sum of weights; sums(panel): weighted values, kColumns of them.
   template <class Pack, int64_t kColumns, class Sums>

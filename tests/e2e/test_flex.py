@@ -103,6 +103,22 @@ def test_remainders_of_rows_and_keys(rows: int, keys: int) -> None:
     check("unchanged", *operands(rows=rows, keys=keys), block_mask=block_mask("window", rows, keys), scale=-0.7)
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_few_rows_read_a_long_cache_of_keys(rows: int) -> None:
+    """Rows at the end of the keys; those of the first blocks are outside of the window, and for one head all are."""
+    keys = 1100
+    masks: list[Callable[..., Any]] = [
+        lambda b, h, q, k: (q + keys - rows >= k) & (q + keys - rows - k < 300),
+        lambda b, h, q, k: (k > 600) & (h != 1),
+    ]
+    for mask in masks:
+        blocks = create_block_mask(mask, None, HEADS, rows, keys, device="cpu")
+        for shared in (1, 2, 4):
+            q, k, v = operands(rows=rows, keys=keys)
+            check("batch", q, k[:, ::shared], v[:, ::shared], block_mask=blocks, enable_gqa=True)
+    check("soft cap", *operands(torch.bfloat16, rows=rows, keys=keys))
+
+
 def test_heads_and_batches_share_keys() -> None:
     q, k, v = operands()
     check("batch", q, k[:, :2], v[:, :2], enable_gqa=True)
