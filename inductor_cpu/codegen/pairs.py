@@ -17,7 +17,7 @@ from inductor_cpu.ir.nodes import Instr, Load, Store
 #: The integer that holds two elements of so many bytes.
 PAIR: dict[int, torch.dtype] = {1: torch.int16, 2: torch.int32, 4: torch.int64}
 
-#: Vectors whose accesses are all instructions, which need no alignment: a pair starts where an element may start.
+#: Of AVX-512: its vectors, gathers and scatters need no alignment, and a pair starts where an element may start.
 _LANES = 16
 
 

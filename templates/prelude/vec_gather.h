@@ -1,6 +1,7 @@
 // Loads and stores whose lanes have addresses of their own.
 //
-// Preconditions: offsets count elements. Lanes that do not take part are neither read nor written.
+// Preconditions: offsets count elements. Lanes that do not take part are neither read nor written. Elements need no
+// alignment (two bytes that move as one may start anywhere), except where they are added up.
 #pragma once
 
 #include "vec_memory.h"
@@ -45,7 +46,7 @@ inline value_t<T> gather_lanes(const T* p, const Vec<int64_t>& at, MaskReg m) {
     std::memset(static_cast<void*>(lane), 0, sizeof(lane));
     for (uint32_t bits = bits_of_mask(m); bits; bits &= bits - 1) {
       const int i = __builtin_ctz(bits);
-      lane[i] = p[offset[i]];
+      std::memcpy(static_cast<void*>(lane + i), p + offset[i], sizeof(T));
     }
     value_t<T> result;
     load_unit(lane, result);
@@ -224,7 +225,9 @@ inline void scatter(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, con
     return;
   }
 #endif
-  each_lane<T, U>(p, at, v, wanted, [](T* place, const T& value) { *place = value; });
+  each_lane<T, U>(p, at, v, wanted, [](T* place, const T& value) {
+    std::memcpy(static_cast<void*>(place), &value, sizeof(T));
+  });
 }
 template <class T, class Lanes, int U = Lanes::units>
 inline void scatter(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Lanes& lanes) {
