@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from bench_suites.gemm.contest import Row, compete, ours
 from bench_suites.gemm.machine import peak, read
@@ -79,6 +81,48 @@ def test_masked(benchmark: Any, rows: list[Row], threads: int, kind: str, mask: 
             benchmark, Row(f"attention {kind}", f"{HEADS} x {length} x {DEPTH} {mask}", threads, work, limit), calls
         )
     )
+
+
+def _soft_cap(score: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
+    return 20 * torch.tanh(score / 20)
+
+
+def _slope(score: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
+    return score + (h + 1) * 0.01 * (k - q)
+
+
+#: A function of scores, and one of which of them count.
+FLEXIBLE: dict[str, tuple[Any, Any]] = {
+    "unchanged": (None, None),
+    "slope": (_slope, None),
+    "causal": (None, lambda b, h, q, k: q >= k),
+    "capped causal": (_soft_cap, lambda b, h, q, k: q >= k),
+    "window": (None, lambda b, h, q, k: (q - k).abs() < 64),
+}
+
+
+@pytest.mark.parametrize("length", MASKED_LENGTHS)
+@pytest.mark.parametrize("name", FLEXIBLE)
+@pytest.mark.parametrize("kind", DTYPES)
+@torch.no_grad()
+def test_flexible(benchmark: Any, rows: list[Row], threads: int, kind: str, name: str, length: int) -> None:
+    """flex_attention against stock Inductor's; the share of the limit is that of all scores, also those that no list of
+    blocks has."""
+    limit = peak(kind, threads)
+    if limit == 0:
+        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+    score, mask = FLEXIBLE[name]
+    blocks = None if mask is None else create_block_mask(mask, None, None, length, length, device="cpu")
+    q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))
+    torch._dynamo.reset()
+    compiled = {
+        name: torch.compile(functools.partial(flex_attention, score_mod=score, block_mask=blocks), backend=backend)
+        for name, backend in (("icpu", "icpu"), ("stock", "inductor"))
+    }
+    calls = {name: functools.partial(call, q, k, v) for name, call in compiled.items()}
+    work = 4.0 * HEADS * length * length * DEPTH
+    row = Row(f"flex attention {kind}", f"{HEADS} x {length} x {DEPTH} {name}", threads, work, limit)
+    rows.append(compete(benchmark, row, calls))
 
 
 @pytest.mark.parametrize("case", DECODE, ids=lambda c: "x".join(map(str, c)))
