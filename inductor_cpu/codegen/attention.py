@@ -4,6 +4,7 @@ arguments, so one kernel serves all shapes."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.cxx import ELEMENT
@@ -71,29 +72,21 @@ def generate_attention(
         writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
         writer.line("kernel.sizes = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]};")
         writer.line(f"kernel.scale = {float(node.scale)!r};")
-        pointer, at = 0, 7
+        given = _Given()
         for name, kind in (("out", element), ("log_sums", "float"))[: len(node.outputs)]:
-            strides = ", ".join(f"sizes[{i}]" for i in range(at, at + 3))
-            writer.line(f"kernel.{name} = {{static_cast<{kind}*>(buffers[{pointer}]), {strides}}};")
-            pointer, at = pointer + 1, at + 3
+            writer.line(f"kernel.{name} = {given.tensor(kind)};")
         for name, _ in zip(("q", "k", "v", "mask"), node.operands, strict=False):
             kind = mask if name == "mask" else element
-            strides = ", ".join(f"sizes[{i}]" for i in range(at + 1, at + 4))
-            place = f"static_cast<const {kind}*>(buffers[{pointer}]) + sizes[{at}]"
-            writer.line(f"kernel.{name} = {{{place}, {strides}}};")
-            pointer, at = pointer + 1, at + 4
+            writer.line(f"kernel.{name} = {given.tensor(f'const {kind}', offset=True)};")
         for number in range(len(node.lists)):
-            name = f"kernel.blocks.lists[{number // 2}].{('counts', 'numbers')[number % 2]}"
-            strides = ", ".join(f"sizes[{i}]" for i in range(at + 1, at + 4))
-            writer.line(f"{name} = {{static_cast<const int32_t*>(buffers[{pointer}]) + sizes[{at}], {strides}}};")
-            pointer, at = pointer + 1, at + 4
+            name = f"lists[{number // 2}].{('counts', 'numbers')[number % 2]}"
+            writer.line(f"kernel.blocks.{name} = {given.tensor('const int32_t', offset=True)};")
         if node.blocks is not None:
             writer.line(f"kernel.blocks.count = {len(node.blocks.lists)};")
-            writer.line(f"kernel.blocks.rows = sizes[{at}], kernel.blocks.keys = sizes[{at + 1}];")
-            at += 2
+            writer.line(f"kernel.blocks.rows = {given.number()}, kernel.blocks.keys = {given.number()};")
         threads = "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
         if isinstance(step, Scored):
-            _emit_scores(step, pointer, at, writer, choices)
+            _emit_scores(step, given, writer, choices)
             writer.line(f"kernel.run({threads}, change);")
             writer.line("return status.bits();")
         else:
@@ -102,21 +95,39 @@ def generate_attention(
     return named(writer.text(), f"icpu_{node.name}")
 
 
-def _emit_scores(step: Scored, pointer: int, first: int, writer: Writer, choices: Choices) -> None:
-    """Write the function that the template calls for each block of scores. pointer, first: of the first buffer and the
-    first int that are its own."""
-    kernel, own = step.kernel, {name: pointer + k for k, name in enumerate(score_pointers(step))}
-    ints = {size: first + k for k, size in enumerate(score_sizes(step))}
+class _Given:
+    """A kernel's pointers and ints as C++, one after the other; the seven sizes come first."""
+
+    def __init__(self) -> None:
+        self._pointers, self._ints = count(), count(7)
+
+    def pointer(self, kind: str) -> str:
+        """The next pointer, to elements of a type."""
+        return f"static_cast<{kind}*>(buffers[{next(self._pointers)}])"
+
+    def number(self) -> str:
+        """The next int."""
+        return f"sizes[{next(self._ints)}]"
+
+    def tensor(self, kind: str, offset: bool = False) -> str:
+        """The members of the template's `Tensor`: the next pointer, with its offset, and three strides."""
+        start = f"{self.pointer(kind)} + {self.number()}" if offset else self.pointer(kind)
+        return f"{{{start}, {self.number()}, {self.number()}, {self.number()}}}"
+
+
+def _emit_scores(step: Scored, given: _Given, writer: Writer, choices: Choices) -> None:
+    """Write the function that the template calls for each block of scores."""
+    kernel, scores = step.kernel, 0
     for number, arg in enumerate(kernel.args):
-        if arg.buffer in own:
-            kind = f"const {ELEMENT[arg.dtype]}*"
-            writer.line(f"{kind} const p{number} = static_cast<{kind}>(buffers[{own[arg.buffer]}]);")
+        if arg.buffer == step.attention.accumulator:
+            scores = number
+            continue
+        kind = f"const {ELEMENT[arg.dtype]}"
+        writer.line(f"{kind}* const p{number} = {given.pointer(kind)};")
     for number, size in enumerate(kernel.sizes):
-        if size in ints:
-            writer.line(f"const int64_t n{number} = sizes[{ints[size]}];")
+        if size not in step.block:
+            writer.line(f"const int64_t n{number} = {given.number()};")
     writer.line("icpu::Status status;")
-    numbers = {size: number for number, size in enumerate(kernel.sizes)}
-    block = ", ".join(f"const int64_t n{numbers[size]}" for size in step.block)
-    scores = next(k for k, arg in enumerate(kernel.args) if arg.buffer == step.attention.accumulator)
+    block = ", ".join(f"const int64_t n{kernel.sizes.index(size)}" for size in step.block)
     with writer.block(f"const auto change = [&]({block}, float* const p{scores}) ICPU_INLINE", "};"):
         Loops(Facts(kernel, choices.tiling), writer, choices).emit()

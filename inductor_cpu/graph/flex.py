@@ -21,10 +21,12 @@ def mark_flexible(gm: fx.GraphModule, choose: AttentionChoice) -> list[str]:
         kernel, reason = choose(fake(args_of(node)[0]).dtype)
         if any(user.args[1] != 0 for user in node.users):
             kernel, reason = None, "its sums or largest scores are results"
+        score, mask = (getattr(gm, str(function.target)) for function in (args_of(node)[3], args_of(node)[4][-1]))
+        if any("val" not in n.meta for f in (score, mask) for n in f.graph.nodes if n.op != "output"):
+            kernel, reason = None, "a function of its scores holds a tensor"
         if kernel is None:
             lines.append(f"{node.name} runs through Python: {reason}")
             continue
-        score, mask = (getattr(gm, str(function.target)) for function in (args_of(node)[3], args_of(node)[4][-1]))
         _retype(score, [torch.float32] + [torch.int64] * 4)
         _retype(mask, [torch.int64] * 4)
         node.meta[FLEX_KERNEL] = kernel
@@ -37,5 +39,5 @@ def _retype(function: fx.GraphModule, dtypes: list[torch.dtype]) -> None:
     for node, dtype in zip(inputs, dtypes, strict=False):
         node.meta["val"] = fake(node).to(dtype)
     for node in function.graph.nodes:
-        if node.op == "call_function":
+        if node.op == "call_function" and any(isinstance(fake(n), torch.Tensor) for n in node.all_input_nodes):
             node.meta["val"] = compute_fake(node.target, node.args, node.kwargs)

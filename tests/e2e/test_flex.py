@@ -43,6 +43,7 @@ MASKS: dict[str, Callable[..., Any] | None] = {
     "causal": lambda b, h, q, k: q >= k,
     "window": lambda b, h, q, k: (q - k).abs() < 17,
     "documents": lambda b, h, q, k: (q >= k) & (DOCUMENT[q] == DOCUMENT[k]),
+    "constant": lambda b, h, q, k: torch.ones((), dtype=torch.bool),
     "prefix of heads": lambda b, h, q, k: (k < 20 * h) | (q >= k),
 }
 FORMS = [(score, "all keys") for score in SCORES] + [("slopes of heads", mask) for mask in MASKS]
@@ -182,3 +183,19 @@ def test_a_function_that_needs_more_than_one_score_is_left_to_torch() -> None:
         compiled = torch.compile(function, backend="icpu")
         torch.testing.assert_close(compiled(q, k, v), function(q, k, v))
         assert "which is more than one element's value" in str(inductor_cpu.explain(compiled, q, k, v))
+
+
+def test_a_function_with_a_tensor_of_its_own_is_right() -> None:
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s * torch.tensor([0.5, 2.0])[h % 2])
+
+    q, k, v = operands(rows=20, keys=30)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.testing.assert_close(torch.compile(function, backend="icpu")(q, k, v), function(q, k, v))
+
+
+def test_an_index_that_is_out_of_range_is_an_error() -> None:
+    q, k, v = operands(rows=ROWS, keys=ROWS + 1)
+    with pytest.raises(IndexError):
+        torch.compile(lambda *args: call("bias in memory", *args), backend="icpu")(q, k, v)
