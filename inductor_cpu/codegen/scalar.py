@@ -107,6 +107,3 @@ SCALAR: dict[str, Row] = {
 #: Ops that need a header besides the prelude.
 HEADERS: dict[str, str] = dict.fromkeys(("erfinv", "digamma", "i0"), "special_math.h")
 HEADERS |= dict.fromkeys(("gelu", "gelu_tanh"), "gelu.h")
-
-#: Ops that divide integers, and so must tell about a zero divisor.
-DIVISIONS: frozenset[str] = frozenset({"fmod", "remainder", "floordiv", "truncdiv"})

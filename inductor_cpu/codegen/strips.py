@@ -74,5 +74,5 @@ def _turn(strips: Strips, kernel: Kernel, share: int, writer: Writer, choices: C
         writer.line(f"const int64_t begin = unit * {share}, end = until * {share};")
         loops = Loops(Facts(kernel, tiling=False), writer, choices, bounds=("begin", "end"))
         if loops.values.needs_status:
-            raise InternalError(STAGE, f"{kernel.label}: a check of an index cannot run in pieces")
+            raise InternalError(STAGE, f"{kernel.label}: what may report an error cannot run in pieces")
         loops.emit()

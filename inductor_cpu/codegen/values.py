@@ -12,7 +12,6 @@ from inductor_cpu.codegen.analysis import STAGE, Facts, value_position
 from inductor_cpu.codegen.around import stores_around
 from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, SCALAR, literal
 from inductor_cpu.codegen.prefetch import plan_ahead
-from inductor_cpu.codegen.scalar import DIVISIONS
 from inductor_cpu.codegen.scalar import SCALAR as SCALAR_OPS
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
@@ -24,6 +23,7 @@ from inductor_cpu.ir.kernel import SHORT_STRIDES, Product
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS
+from inductor_cpu.ir.rewrite import may_fail
 
 _NO_SYMBOL = Sym("none", "loop")
 
@@ -276,14 +276,10 @@ class Values:
         if template is None:
             raise InternalError(STAGE, f"{self.kernel.label}: no C++ for {instr.op} of {dtype}")
         text = template.replace("{T}", SCALAR[dtype]).replace("{E}", ELEMENT[dtype])
-        text = text.replace("{status}", self._status_of(instr))
+        text = text.replace("{status}", "status" if may_fail(self.kernel.body, instr) else "icpu::NoStatus{}")
         for number, arg in enumerate(args):
             text = text.replace(f"{{{number}}}", arg)
         return text
-
-    def _status_of(self, instr: Scalar) -> str:
-        divisor = self.kernel.body[instr.args[-1]]
-        return "icpu::NoStatus{}" if isinstance(divisor, Const) and divisor.value else "status"
 
     def _vector_text(self, position: int, instr: Scalar, dtype: torch.dtype) -> str:
         row = VECTOR_OPS.get(instr.op)
@@ -317,14 +313,7 @@ class Values:
     @property
     def needs_status(self) -> bool:
         """Whether any instruction can report an error."""
-        return any(
-            isinstance(instr, Scalar)
-            and (
-                instr.op in INDEX_CHECKS
-                or (instr.op in DIVISIONS and not instr.dtype.is_floating_point and self._status_of(instr) == "status")
-            )
-            for instr in self.kernel.body
-        )
+        return any(may_fail(self.kernel.body, instr) for instr in self.kernel.body)
 
     # -- conversion --------------------------------------------------------------------------------------------------
     def _cast(self, position: int, instr: Cast, *, vector: bool) -> str:

@@ -101,6 +101,9 @@ SCANS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "argmax", "argmi
 #: Ops that check an index: the kernel goes on with 0 and reports what eager raises, IndexError or RuntimeError.
 INDEX_CHECKS: frozenset[str] = frozenset({"check_index", "check_element"})
 
+#: Ops that fail for an integer divisor of 0.
+DIVISIONS: frozenset[str] = frozenset({"fmod", "remainder", "floordiv", "truncdiv"})
+
 #: Dtypes that are held as f32 and rounded.
 LOW_PRECISION: frozenset[torch.dtype] = frozenset({torch.bfloat16, torch.float16, *FLOAT8})
 

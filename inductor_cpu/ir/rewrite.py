@@ -9,6 +9,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, of, value_symbol
 from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
 
 
 class Editor:
@@ -151,3 +152,11 @@ def loop_symbols(instruction: Instr) -> frozenset[Sym]:
     else:
         return frozenset()
     return frozenset(symbol for symbol in found if symbol.kind == "loop")
+
+
+def may_fail(body: Sequence[Instr], instruction: Instr) -> bool:
+    """Whether an instruction may report an error: a check of an index, or integers divided by what may be 0."""
+    if not isinstance(instruction, Scalar) or instruction.op not in DIVISIONS or instruction.dtype.is_floating_point:
+        return isinstance(instruction, Scalar) and instruction.op in INDEX_CHECKS
+    divisor = body[instruction.args[-1]]
+    return not (isinstance(divisor, Const) and divisor.value)

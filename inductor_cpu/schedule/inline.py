@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, of
 from inductor_cpu.ir.nodes import Const, Extern, Load, LoopNest, Node, Program, Scalar
-from inductor_cpu.ir.ops import INDEX_CHECKS
+from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
 from inductor_cpu.ir.rewrite import Copier, Editor, operands, prune
 from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points
 from inductor_cpu.schedule.flat import stride_hint
@@ -24,8 +24,6 @@ MAX_BODY = 160
 CHEAP = 3
 #: Extra arithmetic per element of the producer that a consumer which reads it several times may cost.
 REPEAT_BUDGET = 8
-#: Ops that fail for an integer divisor of 0.
-DIVISIONS = frozenset({"fmod", "remainder", "floordiv", "truncdiv"})
 
 
 @dataclass(frozen=True)

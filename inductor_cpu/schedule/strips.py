@@ -12,8 +12,8 @@ from dataclasses import replace
 from math import gcd
 
 from inductor_cpu.ir.kernel import Kernel, KernelArg, Step, Strips, kernels_of
-from inductor_cpu.ir.nodes import Buffer, Program, Scalar
-from inductor_cpu.ir.ops import INDEX_CHECKS
+from inductor_cpu.ir.nodes import Buffer, Program
+from inductor_cpu.ir.rewrite import may_fail
 from inductor_cpu.ir.strips import unit_span
 from inductor_cpu.schedule.memory import step_reads, step_writes
 from inductor_cpu.schedule.uses import result_buffers
@@ -74,12 +74,11 @@ def _size(kernel: Kernel) -> int:
 
 def _can_run_in_pieces(kernel: Kernel, buffers: Mapping[str, Buffer]) -> bool:
     """Whether the points of its outermost loop are independent, and a piece of them can be written without tiles,
-    checks of indices or sizes that are known at run time."""
+    errors to report or sizes that are known at run time."""
     if kernel.product is not None or not kernel.parallel or kernel.sizes or _size(kernel) < 2:
         return False
     tiles = not kernel.inner and any(kind == "strided" for _, kind in kernel.vector.access)
-    checks = any(isinstance(i, Scalar) and i.op in INDEX_CHECKS for i in kernel.body)
-    return not tiles and not checks
+    return not tiles and not any(may_fail(kernel.body, i) for i in kernel.body)
 
 
 def _overlap(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> bool:

@@ -51,3 +51,16 @@ def test_each_case_runs_in_pieces(name: str, tmp_path: Path) -> None:
         torch.compile(function, backend="icpu")(*inputs())
     (schedule,) = tmp_path.glob("*/02_schedule.txt")
     assert "strips: " in schedule.read_text()
+
+
+def test_kernels_that_may_report_an_error_run_alone() -> None:
+    """Integers divided by what may be 0, beside reductions of both dimensions."""
+
+    def function(x: torch.Tensor, d: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (x % d).float().softmax(-1), x.sum(0)
+
+    x, d = torch.randint(0, 99, (2048, 512)), torch.randint(1, 9, (512,))
+    assert_like_eager(function, x, d)
+    d[300] = 0
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        torch.compile(function, backend="icpu")(x, d)

@@ -16,6 +16,11 @@ def other_shape(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.mul_(3) * 2, x.squeeze(0).unflatten(0, (-1, 1))
 
 
+def reshaped(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.add_(1)
+    return x.reshape(-1, 2), x.reshape(2, -1).t()
+
+
 def parts(x: Tensor) -> tuple[Tensor, Tensor]:
     x.add_(1)
     first, rest = x.split([2, x.shape[0] - 2])
@@ -41,12 +46,14 @@ def copied_onto_itself(x: Tensor) -> tuple[Tensor, Tensor]:
 LAYOUTS: dict[str, Callable[[int], Tensor]] = {
     "with an offset": lambda size: torch.randn(size)[1:],
     "with gaps and an offset": lambda size: torch.randn(2 * size)[3::2],
-    "dense": torch.randn,
+    "dense": lambda size: torch.randn(size - 1),
 }
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("function", cases([other_shape, parts], [part_and_all, other_type, copied_onto_itself]))
+@pytest.mark.parametrize(
+    "function", cases([other_shape, reshaped], [parts, part_and_all, other_type, copied_onto_itself])
+)
 def test_views_of_an_updated_input_have_its_strides_and_offset(function: Callable[..., Any], layout: str) -> None:
     for grad in (False, True):
         with torch.set_grad_enabled(grad):
