@@ -205,13 +205,15 @@ class Facts:
 
     def only_moved(self, number: int) -> bool:
         """Whether a store writes neighbours as a load of the same points has read them, in a kernel that writes nothing
-        of what it reads: then the store may read them itself."""
+        of what it reads: then the store may read them itself. Not behind a store of something else: its buffer may have
+        the place of one that dies in this kernel."""
         store, kernel = self.kernel.stores[number], self.kernel
         load = kernel.body[store.value]
         if not isinstance(load, Load) or load.mask is not None or store.mode != "set" or kernel.inner or self.tile:
             return False
         plain = self.load_access(store.value) == "contiguous" and kernel.product is None
-        return plain and all(load.buffer != other.buffer for other in kernel.stores)
+        first = all(other.value == store.value for other in kernel.stores[:number])
+        return plain and first and all(load.buffer != other.buffer for other in kernel.stores)
 
     def closure(self, roots: Iterable[int], stop: frozenset[int] = frozenset()) -> frozenset[int]:
         """The roots and every value they are computed from. Values in `stop` are included, their operands are not; nor

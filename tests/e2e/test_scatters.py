@@ -122,3 +122,17 @@ def test_a_position_out_of_range_is_the_error_of_eager(function: Function) -> No
         function(*copy.deepcopy(args))
     with pytest.raises(expected.type):
         compile_counted(function)[0](*args)
+
+
+def test_copy_of_a_value_whose_memory_another_result_takes(simdlen: int | None) -> None:
+    """One kernel stores t + d in the place of t, which dies there, and a copy of t for the second scatter."""
+
+    def function(x: Tensor, index: Tensor, more: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        t = x.index_add(0, index, more)
+        a = (t + d).index_add(0, index, more)
+        b = t.scatter_add(0, index, more)
+        return a * 2, b * 3
+
+    args = torch.arange(400.0), torch.tensor([1, 5, 99]), torch.arange(3.0), torch.tensor([4.0])
+    compiled, _ = compile_counted(function)
+    assert_same(compiled(*args), function(*args), rtol=0, atol=0)
