@@ -14,6 +14,7 @@ import torch
 import inductor_cpu
 from inductor_cpu import backend
 from inductor_cpu.config import Config
+from inductor_cpu.graph.updated import Updates
 from inductor_cpu.trace import CompileReport, Trace
 
 
@@ -34,6 +35,7 @@ class Recorder:
         trace: Trace,
         static_inputs: frozenset[int],
         free_results: frozenset[int] | None,
+        updates: Updates,
     ) -> Callable[[list[Any]], Any]:
         self.calls.append((kind, config, static_inputs))
         if self.error is not None:
