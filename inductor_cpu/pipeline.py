@@ -23,7 +23,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu import paths
-from inductor_cpu.codegen.attention import generate_attention
+from inductor_cpu.codegen.attention import generate_attention, generate_attention_backward
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.ranking import generate_ranking
@@ -38,7 +38,7 @@ from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Strips, kernels_of
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
-from inductor_cpu.ir.nodes import Extern, LoopNest, Program, Ranking, Templated
+from inductor_cpu.ir.nodes import AttentionBackward, Extern, LoopNest, Program, Ranking, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
@@ -349,6 +349,8 @@ def _generate(schedule: Schedule, target: Target, choices: Choices) -> tuple[lis
             source = generate(step, target, choices)
         elif isinstance(step, Strips):
             source = generate_strips(step, target, choices)
+        elif isinstance(step, AttentionBackward):
+            source = generate_attention_backward(step, schedule.program.buffer_table, choices)
         elif isinstance(step, Ranking):
             source = generate_ranking(step, schedule.program.buffer_table, choices)
         else:

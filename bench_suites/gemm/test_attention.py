@@ -83,6 +83,27 @@ def test_masked(benchmark: Any, rows: list[Row], threads: int, kind: str, mask: 
     )
 
 
+@pytest.mark.parametrize("length", MASKED_LENGTHS)
+@pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
+@pytest.mark.parametrize("kind", DTYPES)
+def test_backward(benchmark: Any, rows: list[Row], threads: int, kind: str, causal: bool, length: int) -> None:
+    """Gradients of queries, keys and values: five products of all scores, half of them where they are causal."""
+    limit = peak(kind, threads)
+    if limit == 0:
+        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+    inputs = [torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]).requires_grad_() for _ in range(3)]
+    grad, module = torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]), Attention(causal)
+    torch._dynamo.reset()
+    results = {"icpu": torch.compile(module, backend="icpu")(*inputs), "torch": module(*inputs)}
+    calls = {
+        name: functools.partial(torch.autograd.grad, result, inputs, grad, retain_graph=True)
+        for name, result in results.items()
+    }
+    work = 10.0 * HEADS * length * length * DEPTH / (2 if causal else 1)
+    shape = f"{HEADS} x {length} x {DEPTH}{' causal' * causal}"
+    rows.append(compete(benchmark, Row(f"attention backward {kind}", shape, threads, work, limit), calls))
+
+
 def _soft_cap(score: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
     return 20 * torch.tanh(score / 20)
 

@@ -1,5 +1,5 @@
-"""The kernel of attention: a call of its template. What a model decides is in its text; sizes and strides are
-arguments, so one kernel serves all shapes."""
+"""The kernels of attention and of its gradients: a call of a template. What a model decides is in its text; sizes and
+strides are arguments, so one kernel serves all shapes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,34 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Scored
-from inductor_cpu.ir.nodes import Attention, Buffer
+from inductor_cpu.ir.nodes import Attention, AttentionBackward, Buffer, View
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.targets.cpu import Target
 
 _SPACE = "icpu::attention"
 
 
-def pointers_of(node: Attention) -> tuple[str, ...]:
+def pointers_of(node: Attention | AttentionBackward) -> tuple[str, ...]:
     """The buffers of a kernel's pointers, in order."""
-    return (*node.outputs, *(view.buffer for view in (*node.operands, *node.lists)))
+    return (*node.outputs, *(view.buffer for view in _tensors_of(node)))
 
 
-def sizes_of(node: Attention, buffers: Mapping[str, Buffer]) -> tuple[Expr, ...]:
+def _tensors_of(node: Attention | AttentionBackward) -> tuple[View, ...]:
+    """What a kernel reads, in the order of its pointers."""
+    return (*node.operands, *(node.lists if isinstance(node, Attention) else ()))
+
+
+def sizes_of(node: Attention | AttentionBackward, buffers: Mapping[str, Buffer]) -> tuple[Expr, ...]:
     """A kernel's ints, in order: the seven sizes; for each result three strides; for each operand, and each list of
     blocks, its offset and three strides; the size of a block."""
     batch, heads, rows, depth = node.q.sizes
     ints = [batch, heads, node.k.sizes[1], rows, node.k.sizes[2], depth, node.v.sizes[3]]
     for name in node.outputs:
         ints += buffers[name].strides[:3]
-    for view in (*node.operands, *node.lists):
+    for view in _tensors_of(node):
         ints += [view.offset, *view.strides[:3]]
-    return (*ints, *(() if node.blocks is None else (node.blocks.rows, node.blocks.keys)))
+    blocks = node.blocks if isinstance(node, Attention) else None
+    return (*ints, *(() if blocks is None else (blocks.rows, blocks.keys)))
 
 
 def score_pointers(step: Scored) -> tuple[str, ...]:
@@ -70,9 +76,7 @@ def generate_attention(
         empty = "kNan" if node.nan_rows else "kZero"
         flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}"
         writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
-        writer.line("kernel.sizes = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]};")
-        writer.line(f"kernel.scale = {float(node.scale)!r};")
-        given = _Given()
+        given = _begin(node, writer)
         for name, kind in (("out", element), ("log_sums", "float"))[: len(node.outputs)]:
             writer.line(f"kernel.{name} = {given.tensor(kind)};")
         for name, _ in zip(("q", "k", "v", "mask"), node.operands, strict=False):
@@ -84,15 +88,50 @@ def generate_attention(
         if node.blocks is not None:
             writer.line(f"kernel.blocks.count = {len(node.blocks.lists)};")
             writer.line(f"kernel.blocks.rows = {given.number()}, kernel.blocks.keys = {given.number()};")
-        threads = "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
         if isinstance(step, Scored):
             _emit_scores(step, given, writer, choices)
-            writer.line(f"kernel.run({threads}, change);")
+            writer.line(f"kernel.run({_threads(choices)}, change);")
             writer.line("return status.bits();")
         else:
-            writer.line(f"kernel.run({threads});")
+            writer.line(f"kernel.run({_threads(choices)});")
             writer.line("return 0;")
     return named(writer.text(), f"icpu_{node.name}")
+
+
+def generate_attention_backward(
+    node: AttentionBackward, buffers: Mapping[str, Buffer], choices: Choices
+) -> KernelSource:
+    """The C++ function of the gradients of one attention."""
+    row, writer = ATTENTION_KERNELS[node.kernel], Writer()
+    element = ELEMENT[buffers[node.q.buffer].dtype]
+    mask = f"{_SPACE}::None" if node.mask is None else ELEMENT[buffers[node.mask.buffer].dtype]
+    writer.line(f'#include "../attention/{row.header}"')
+    writer.line('#include "../attention/backward.h"')
+    with writer.block(HEAD):
+        flags = str(node.causal).lower()
+        writer.line(f"{_SPACE}::Backward<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
+        given = _begin(node, writer)
+        for name in ("grad_q", "grad_k", "grad_v"):
+            writer.line(f"kernel.{name} = {given.tensor(element)};")
+        kinds = {"log_sums": "float", "mask": mask}
+        names = ("grad_out", "q", "k", "v", "out", "log_sums", "mask")
+        for name, _ in zip(names, node.operands, strict=False):
+            writer.line(f"kernel.{name} = {given.tensor(f'const {kinds.get(name, element)}', offset=True)};")
+        writer.line(f"kernel.run({_threads(choices)});")
+        writer.line("return 0;")
+    return named(writer.text(), f"icpu_{node.name}")
+
+
+def _begin(node: Attention | AttentionBackward, writer: Writer) -> _Given:
+    """Write what every kernel begins with; returns what it is given beside."""
+    writer.line("kernel.sizes = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]};")
+    writer.line(f"kernel.scale = {float(node.scale)!r};")
+    return _Given()
+
+
+def _threads(choices: Choices) -> str:
+    """The most threads that a kernel may use."""
+    return "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
 
 
 class _Given:

@@ -13,7 +13,7 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
 from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Step, Strips
-from inductor_cpu.ir.nodes import Attention, Buffer, Extern, Ranking, SizeBinding, Templated, View
+from inductor_cpu.ir.nodes import Attention, AttentionBackward, Buffer, Extern, Ranking, SizeBinding, Templated, View
 
 
 def build_plan(schedule: Schedule, symbols: Mapping[int, str], redzone: int = 0) -> ep.ExecutionPlan:
@@ -138,7 +138,7 @@ class _PlanBuilder:
             own = tuple(self.symbol(size) for size in score_sizes(step))
             ints = (*self.integers(sizes_of(step.attention, self.buffers)), *own)
             self.template(self.symbols[number], step, (*pointers_of(step.attention), *score_pointers(step)), ints)
-        elif isinstance(step, Attention):
+        elif isinstance(step, (Attention, AttentionBackward)):
             ints = self.integers(sizes_of(step, self.buffers))
             self.template(self.symbols[number], step, pointers_of(step), ints)
         elif isinstance(step, Ranking):

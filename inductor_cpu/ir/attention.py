@@ -1,10 +1,10 @@
-"""Attention: the table of its kernels, and what it means in plain torch: the reference for the kernels, and what graphs
-use that run by operators."""
+"""Attention and its gradients: the table of kernels, and what they mean in plain torch: the reference for the kernels,
+and what graphs use that run by operators."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,5 +64,41 @@ def attend(
         empty = (scores == -math.inf).all(-1)
         weights, logs = weights.masked_fill(empty.unsqueeze(-1), 0.0), logs.masked_fill(empty, 0.0)
     out = weights @ v
-    layout = torch.empty(out.shape[0], out.shape[2], out.shape[1], out.shape[3], dtype=q.dtype).transpose(1, 2)
-    return layout.copy_(out), logs
+    return by_rows(out.shape, q).copy_(out), logs
+
+
+def attend_backward(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    log_sums: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of q, k and v from that of `out`, in float32, in their dtype; out, log_sums: what `attend` gave.
+
+    Source: Dao et al., FlashAttention, 2022, appendix B.4."""
+    kv_heads = k.shape[1]
+    groups = q.shape[1] // max(kv_heads, 1)
+    wide_k, wide_v = (x.float().repeat_interleave(groups, 1) for x in (k, v))
+    grad_out, q, out = grad_out.float(), q.float(), out.float()
+    scores = q @ wide_k.transpose(2, 3) * scale
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[2:], dtype=torch.bool).tril(), -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.float()
+    weights = (scores - log_sums.unsqueeze(-1)).exp()
+    slopes = weights * (grad_out @ wide_v.transpose(2, 3) - (grad_out * out).sum(-1, keepdim=True)) * scale
+    grads = slopes @ wide_k, slopes.transpose(2, 3) @ q, weights.transpose(2, 3) @ grad_out
+    sums = (grads[0], *(x.unflatten(1, (kv_heads, groups)).sum(2) for x in grads[1:]))
+    q_grad, k_grad, v_grad = (by_rows(x.shape, k).copy_(x) for x in sums)
+    return q_grad, k_grad, v_grad
+
+
+def by_rows(sizes: Sequence[int | torch.SymInt], like: torch.Tensor) -> torch.Tensor:
+    """Memory for (batch, heads, rows, columns) where in each row the heads are next to each other."""
+    batch, heads, rows, columns = sizes
+    return like.new_empty((batch, rows, heads, columns)).transpose(1, 2)

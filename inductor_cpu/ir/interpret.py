@@ -17,13 +17,14 @@ from typing import Any, Union
 import torch
 
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.attention import attend
+from inductor_cpu.ir.attention import attend, attend_backward
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.meaning import held, physical, reduction, scalar, scan
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack
 from inductor_cpu.ir.nodes import (
     Attention,
+    AttentionBackward,
     Blocks,
     Buffer,
     Cast,
@@ -311,6 +312,8 @@ class _Run:
                 self.tensors[node.accumulator] = self.multiply(node)
             elif isinstance(node, Attention):
                 self.attend(node)
+            elif isinstance(node, AttentionBackward):
+                self.attend_backward(node)
             elif isinstance(node, Ranking):
                 self.rank(node)
             else:
@@ -401,6 +404,14 @@ class _Run:
         mask = None if node.mask is None else self.view(node.mask)
         results = attend(q, k, v, mask, node.scale, node.causal, node.nan_rows, functools.partial(self.score, node))
         for name, value in zip(node.outputs, results, strict=False):
+            self.provide(name)
+            self.tensors[name].copy_(value)
+
+    def attend_backward(self, node: AttentionBackward) -> None:
+        grad_out, q, k, v, out, log_sums = (self.view(view) for view in node.operands[:6])
+        mask = None if node.mask is None else self.view(node.mask)
+        grads = attend_backward(grad_out, q, k, v, out, log_sums, mask, node.scale, node.causal)
+        for name, value in zip(node.outputs, grads, strict=True):
             self.provide(name)
             self.tensors[name].copy_(value)
 

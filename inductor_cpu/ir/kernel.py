@@ -20,7 +20,7 @@ from typing import Union
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Attention, Extern, Instr, Patches, Program, Ranking, Store, View
+from inductor_cpu.ir.nodes import Attention, AttentionBackward, Extern, Instr, Patches, Program, Ranking, Store, View
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,10 @@ class Scored:
         return self.attention.outputs
 
 
-Step = Union[Kernel, Strips, Extern, Attention, Scored, Ranking]
+Step = Union[Kernel, Strips, Extern, Attention, Scored, AttentionBackward, Ranking]
 
 #: Steps that are a call of a template.
-CALLS = (Attention, Scored, Ranking)
+CALLS = (Attention, Scored, AttentionBackward, Ranking)
 
 
 def kernels_of(step: Step) -> tuple[Kernel, ...]:

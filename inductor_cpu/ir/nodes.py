@@ -3,7 +3,7 @@
 Everything is frozen. The grammar:
 
     Program   = buffers, nodes in program order, inputs, results
-    Node      = LoopNest | Extern | Gemm | Attention | Ranking
+    Node      = LoopNest | Extern | Gemm | Attention | AttentionBackward | Ranking
     LoopNest  = dims (parallel loops), reduce_dims (inner loops), body: tuple[Instr], stores: tuple[Store]
     Instr     = Const | Index | Load | Scalar | Cast | Reduce | Scan  the SSA value %k is the instruction at position k
     Store     = buffer[index] = %value, or += (mode "add")
@@ -302,6 +302,48 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class AttentionBackward:
+    """The gradients of q, k and v from that of an attention's result, by a generated kernel.
+
+    q, k, v, mask, scale, causal, kernel: as in `Attention`; grad_out, out: views (batch, heads, rows, columns), and
+    log_sums: a float32 view (batch, heads, rows): the result's gradient, and what `Attention` wrote. All views but
+    log_sums have stride 1 along their last dimension, and so have grad_q, grad_k and grad_v: buffers with the shapes of
+    q, k and v."""
+
+    name: str
+    kernel: str
+    grad_out: View
+    q: View
+    k: View
+    v: View
+    out: View
+    log_sums: View
+    mask: View | None
+    scale: float
+    causal: bool
+    grad_q: str
+    grad_k: str
+    grad_v: str
+    origins: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[View, ...]:
+        """The tensors that the template reads."""
+        given = (self.grad_out, self.q, self.k, self.v, self.out, self.log_sums)
+        return given if self.mask is None else (*given, self.mask)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads."""
+        return tuple(dict.fromkeys(view.buffer for view in self.operands))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The buffers that it writes."""
+        return (self.grad_q, self.grad_k, self.grad_v)
+
+
+@dataclass(frozen=True)
 class Ranking:
     """The elements of rows in order, by a generated kernel.
 
@@ -335,9 +377,9 @@ class Ranking:
 
 
 #: Nodes that are a call of a template.
-Templated = Attention | Ranking
+Templated = Attention | AttentionBackward | Ranking
 
-Node = Union[LoopNest, Extern, Gemm, Attention, Ranking]
+Node = Union[LoopNest, Extern, Gemm, Attention, AttentionBackward, Ranking]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from inductor_cpu.ir.attention import attend
+from inductor_cpu.ir.attention import attend, attend_backward, by_rows
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack
 from inductor_cpu.ir.windows import pieces_of, unpack_windows
 
@@ -184,13 +184,48 @@ def _(
     nan_rows: bool,
     kernel: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    batch, heads, rows, _ = q.shape
-    return q.new_empty((batch, rows, heads, v.shape[3])).transpose(1, 2), q.new_empty(
-        (batch, heads, rows), dtype=torch.float32
-    )
+    out = by_rows((*q.shape[:3], v.shape[3]), q)
+    return out, q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
 ATTENTION = torch.ops.icpu.attention.default
+
+
+@torch.library.custom_op(f"{NAMESPACE}::attention_backward", mutates_args=())
+def attention_backward(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    log_sums: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+    kernel: str,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of q, k and v, see `ir.nodes.AttentionBackward`. `kernel` names the row of `ATTENTION_KERNELS` that
+    computes them. In each row of a result the heads are next to each other."""
+    return attend_backward(grad_out, q, k, v, out, log_sums, mask, scale, causal)
+
+
+@attention_backward.register_fake
+def _(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    log_sums: torch.Tensor,
+    mask: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+    kernel: str,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return by_rows(q.shape, q), by_rows(k.shape, k), by_rows(v.shape, v)
+
+
+ATTENTION_BACKWARD = torch.ops.icpu.attention_backward.default
 
 #: torch's flex_attention; in the meta of a call: the row of `ATTENTION_KERNELS` that computes it.
 FLEX_ATTENTION = torch.ops.higher_order.flex_attention

@@ -14,6 +14,7 @@ from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel, Product, Schedule, Scored, Strips
 from inductor_cpu.ir.nodes import (
     Attention,
+    AttentionBackward,
     Buffer,
     Cast,
     Const,
@@ -211,6 +212,16 @@ def _(value: Attention) -> str:
     return (
         f"{value.name}: {', '.join(value.outputs)} = {value.kernel} softmax({show(value.q)} @ {show(value.k)}^T"
         f" * {value.scale}{mask}{flags}) @ {show(value.v)}{_from(value.origins)}{scores}"
+    )
+
+
+@show.register
+def _(value: AttentionBackward) -> str:
+    flags = ("" if value.mask is None else f" + {show(value.mask)}") + ", causal" * value.causal
+    return (
+        f"{value.name}: {', '.join(value.outputs)} = {value.kernel} gradients by {show(value.grad_out)} of"
+        f" {show(value.out)}, {show(value.log_sums)} = softmax({show(value.q)} @ {show(value.k)}^T"
+        f" * {value.scale}{flags}) @ {show(value.v)}{_from(value.origins)}"
     )
 
 

@@ -13,6 +13,7 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import (
     Attention,
+    AttentionBackward,
     Buffer,
     Extern,
     Gemm,
@@ -74,6 +75,8 @@ class _ProgramCheck:
                 self.gemm(node)
             elif isinstance(node, Attention):
                 self.attention(node)
+            elif isinstance(node, AttentionBackward):
+                self.attention_backward(node)
             elif isinstance(node, Ranking):
                 self.ranking(node)
             else:
@@ -192,19 +195,33 @@ class _ProgramCheck:
     # -- attention ---------------------------------------------------------------------------------------------------
     def attention(self, node: Attention) -> None:
         check = Checker(self.stage, node.name)
-        check.require(node.kernel in ATTENTION_KERNELS, f"there is no kernel {node.kernel}")
-        for view in node.operands:
-            self.view(check, view)
-            check.require(len(view.sizes) == 4, f"{view.buffer} has the wrong rank")
-            check.require(view.strides[-1] == 1, f"{view.buffer} has no contiguous rows")
+        self.rows(check, node, node.operands)
         for view in node.lists:
             self.view(check, view)
             check.require(view.strides[-1] == 1 and node.scores is not None, f"{view.buffer} is no list of blocks")
         if node.scores is not None:
             self.scores(check, node, node.scores)
         self.results(check, node)
-        out = self.program.buffer(node.out)
-        check.require(out.strides[-1] == 1 or out.sizes[-1] == 1, f"{node.out} has no contiguous rows")
+        self.rows_of_results(check, (node.out,))
+
+    def attention_backward(self, node: AttentionBackward) -> None:
+        check = Checker(self.stage, node.name)
+        self.rows(check, node, [view for view in node.operands if view is not node.log_sums])
+        self.view(check, node.log_sums)
+        check.require(node.log_sums.sizes == node.q.sizes[:3], f"{node.log_sums.buffer} is not one value for each row")
+        self.results(check, node)
+        self.rows_of_results(check, node.outputs)
+
+    def rows(self, check: Checker, node: Attention | AttentionBackward, operands: Iterable[View]) -> None:
+        check.require(node.kernel in ATTENTION_KERNELS, f"there is no kernel {node.kernel}")
+        for view in operands:
+            self.view(check, view)
+            check.require(len(view.sizes) == 4, f"{view.buffer} has the wrong rank")
+            check.require(view.strides[-1] == 1, f"{view.buffer} has no contiguous rows")
+
+    def rows_of_results(self, check: Checker, names: Iterable[str]) -> None:
+        for result in map(self.program.buffer, names):
+            check.require(result.strides[-1] == 1 or result.sizes[-1] == 1, f"{result.name} has no contiguous rows")
 
     def scores(self, check: Checker, node: Attention, nest: LoopNest) -> None:
         check.require(len(nest.stores) == 1 and not nest.reduce_dims, "its scores become no scores")

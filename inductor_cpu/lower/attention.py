@@ -1,4 +1,4 @@
-"""Attention by a kernel of our own."""
+"""Attention and its gradients by kernels of our own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import fx
 
 from inductor_cpu.ir.index import ZERO, Expr
-from inductor_cpu.ir.nodes import Attention, View
-from inductor_cpu.ir.operators import ATTENTION
+from inductor_cpu.ir.nodes import Attention, AttentionBackward, View
+from inductor_cpu.ir.operators import ATTENTION, ATTENTION_BACKWARD
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
@@ -33,8 +33,7 @@ def attention(
     """The operands are read where they lie if their rows are contiguous. The second result exists if somebody reads
     it."""
     q_view, k_view, v_view = (ctx.with_rows(node, x) for x in (q, k, v))
-    scores = (*q_view.sizes[:3], k_view.sizes[2])
-    mask_view = None if mask is None else _expanded(ctx, node, mask, scores)
+    mask_view = _mask(ctx, node, mask, q_view, k_view)
     out, log_sums = meta_of(node)
     made = ctx.new_buffer(out.dtype, size_exprs(out.shape), dense_strides(out))
     sums = None
@@ -47,6 +46,41 @@ def attention(
         )
     )  # fmt: skip
     return ctx.whole(made), None if sums is None else ctx.whole(sums)
+
+
+@rule(ATTENTION_BACKWARD)
+def attention_backward(
+    ctx: Lowering,
+    node: fx.Node,
+    grad_out: TensorValue,
+    q: TensorValue,
+    k: TensorValue,
+    v: TensorValue,
+    out: TensorValue,
+    log_sums: TensorValue,
+    mask: TensorValue | None,
+    scale: float,
+    causal: bool,
+    kernel: str,
+) -> tuple[TensorValue, ...]:
+    """The operands are read where they lie if their rows are contiguous."""
+    grad_view, q_view, k_view, v_view, out_view = (ctx.with_rows(node, x) for x in (grad_out, q, k, v, out))
+    sums = ctx.strided(log_sums) or ctx.strided(ctx.copy(node, log_sums))
+    assert sums is not None
+    mask_view = _mask(ctx, node, mask, q_view, k_view)
+    grad_q, grad_k, grad_v = (ctx.new_buffer(x.dtype, size_exprs(x.shape), dense_strides(x)) for x in meta_of(node))
+    ctx.nodes.append(
+        AttentionBackward(
+            ctx.fresh("attention_backward"), kernel, grad_view, q_view, k_view, v_view, out_view, sums, mask_view,
+            float(scale), causal, grad_q.name, grad_k.name, grad_v.name, (node.name,),
+        )
+    )  # fmt: skip
+    return ctx.whole(grad_q), ctx.whole(grad_k), ctx.whole(grad_v)
+
+
+def _mask(ctx: Lowering, node: fx.Node, mask: TensorValue | None, q: View, k: View) -> View | None:
+    """A mask as a view of the shape of the scores."""
+    return None if mask is None else _expanded(ctx, node, mask, (*q.sizes[:3], k.sizes[2]))
 
 
 def _expanded(ctx: Lowering, node: fx.Node, mask: TensorValue, sizes: Sequence[Expr]) -> View:

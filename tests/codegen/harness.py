@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -14,7 +17,7 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.paths import prelude
 from inductor_cpu.runtime.cache import open_cache
 from inductor_cpu.runtime.compile import load_kernels
-from inductor_cpu.runtime.toolchain import find_toolchain
+from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target, target_for
 
 BITS = {"scalar": 0, "avx2": 256, "avx512": 512}
@@ -28,6 +31,20 @@ def target(isa: str) -> Target:
 def available() -> list[str]:
     """Instruction sets of this machine."""
     return [name for name, bits in BITS.items() if bits <= target_for().isa.bits]
+
+
+#: What the header amx_emulated.h stands for, beside AVX-512.
+_TILES = frozenset({"amx_tile", "amx_int8", "amx_bf16", "avx512_bf16"})
+
+
+def with_emulated_tiles() -> tuple[Target, Toolchain]:
+    """A target with AMX on a machine with AVX-512, and what compiles for it, with functions in place of instructions
+    that the CPU may lack."""
+    real, toolchain = target("avx512"), find_toolchain(sanitize=snapshot().cpp.sanitize)
+    header = Path(__file__).with_name("amx_emulated.h")
+    version = hashlib.sha256(header.read_bytes()).hexdigest()
+    flags = ("-include", str(header), f"-DAMX_EMULATED_{version}")
+    return replace(real, features=real.features | _TILES), replace(toolchain, command=(*toolchain.command, *flags))
 
 
 VECTORS = [isa for isa in available() if isa != "scalar"]

@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -22,8 +23,9 @@ from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.paths import prelude
 from inductor_cpu.runtime.cache import open_cache
 from inductor_cpu.runtime.compile import load_kernels
-from inductor_cpu.runtime.toolchain import find_toolchain
-from tests.codegen.harness import BITS, FUNCTION, available, target
+from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
+from inductor_cpu.targets.cpu import Target
+from tests.codegen.harness import BITS, FUNCTION, available, target, with_emulated_tiles
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MASKS = ("none", "causal", "bool", "added")
@@ -64,12 +66,17 @@ FEW = (
 ROWS, KEYS = 1031, 1031
 
 
-def runs_here(kernel: str, isa: str) -> bool:
+def machine(kernel: str, isa: str) -> tuple[Target, Toolchain] | None:
+    """What a kernel is compiled for and with, tiles emulated where the CPU has none; None if it cannot run here."""
+    if isa not in available():
+        return None
     needed = ATTENTION_KERNELS[kernel].micro_kernel
-    return isa in available() and (needed is None or needed in usable_micro_kernels(target(isa)))
+    if needed is not None and needed not in usable_micro_kernels(target(isa)):
+        return with_emulated_tiles()
+    return target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize)
 
 
-def source(kernel: str, isa: str, dtype: torch.dtype, mask: str, scale: float, nan_rows: bool) -> KernelSource:
+def source(kernel: str, target: Target, dtype: torch.dtype, mask: str, scale: float, nan_rows: bool) -> KernelSource:
     """A kernel; its views only name buffers, for sizes and strides are arguments."""
     dtypes = {"q": dtype, "out": dtype, "mask": torch.bool if mask == "bool" else dtype}
     buffers = {name: Buffer(name, kind, (), (), "temp") for name, kind in dtypes.items()}
@@ -88,20 +95,23 @@ def source(kernel: str, isa: str, dtype: torch.dtype, mask: str, scale: float, n
         "out",
         "sums",
     )
-    return generate_attention(node, buffers, Choices(), target(isa))
+    return generate_attention(node, buffers, Choices(), target)
 
 
 @functools.cache
-def functions(isa: str) -> dict[str, int]:
-    """Addresses of all kernels of one instruction set, compiled together."""
+def functions(kernel: str, isa: str) -> dict[tuple[Any, ...], int]:
+    """Addresses of all functions of a kernel for one instruction set, compiled together; skips where none runs."""
+    found = machine(kernel, isa)
+    if found is None:
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    its_target, toolchain = found
     sources = {
-        made.symbol: made
-        for (kernel, its_isa, dtype), mask, scale, nan_rows in product(ALL, MASKS, (0.3, -0.7), (False, True))
-        if its_isa == isa and runs_here(kernel, isa) and wanted(mask, scale, nan_rows)
-        for made in (source(kernel, isa, dtype, mask, scale, nan_rows),)
+        (dtype, mask, scale, nan_rows): source(kernel, its_target, dtype, mask, scale, nan_rows)
+        for (its_kernel, its_isa, dtype), mask, scale, nan_rows in product(ALL, MASKS, (0.3, -0.7), (False, True))
+        if (its_kernel, its_isa) == (kernel, isa) and wanted(mask, scale, nan_rows)
     }
-    toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
-    return load_kernels(list(sources.values()), target(isa), prelude(), open_cache(), toolchain)
+    addresses = load_kernels(list(sources.values()), its_target, prelude(), open_cache(), toolchain)
+    return {key: addresses[made.symbol] for key, made in sources.items()}
 
 
 def wanted(mask: str, scale: float, nan_rows: bool) -> bool:
@@ -151,18 +161,14 @@ SUM_BOUND = {"amx_bf16": 2**-8, "vec_f32": 2e-5}
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_any_sizes_and_strides_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
-    if not runs_here(kernel, isa):
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    check_sizes(functions(isa)[source(kernel, isa, dtype, mask, 0.3, False).symbol], kernel, dtype, mask, SIZES)
+    check_sizes(functions(kernel, isa)[dtype, mask, 0.3, False], kernel, dtype, mask, SIZES)
 
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_few_queries_are_right_for_any_number_of_threads(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
     """Threads share heads: each has a part of the keys."""
-    if not runs_here(kernel, isa):
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address, before = functions(isa)[source(kernel, isa, dtype, mask, 0.3, False).symbol], torch.get_num_threads()
+    address, before = functions(kernel, isa)[dtype, mask, 0.3, False], torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
@@ -205,9 +211,7 @@ def reference(
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize(("kernel", "isa"), [(k, i) for k, i, dtype in ALL if dtype == torch.float32])
 def test_a_single_key_with_a_large_score_has_it_as_the_logarithm(kernel: str, isa: str, rows: int) -> None:
-    if not runs_here(kernel, isa):
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address = functions(isa)[source(kernel, isa, torch.float32, "none", 0.3, False).symbol]
+    address = functions(kernel, isa)[torch.float32, "none", 0.3, False]
     q, k = torch.randint(-40, 41, (2, 3, rows, 1)).float(), torch.randint(-40, 41, (2, 3, 1, 1)).float()
     _, sums = run(address, 0.3, q, k, k, None)
     torch.testing.assert_close(sums, (q * k)[..., 0] * 0.3, rtol=1e-7, atol=2e-7)
@@ -216,9 +220,7 @@ def test_a_single_key_with_a_large_score_has_it_as_the_logarithm(kernel: str, is
 @pytest.mark.parametrize("nan_rows", [False, True])
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.dtype, nan_rows: bool) -> None:
-    if not runs_here(kernel, isa):
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address = functions(isa)[source(kernel, isa, dtype, "bool", 0.3, nan_rows).symbol]
+    address = functions(kernel, isa)[dtype, "bool", 0.3, nan_rows]
     q, k, v = (torch.randn(1, 2, 600, 40).to(dtype) for _ in range(3))
     mask = torch.ones(1, 1, 600, 600, dtype=torch.bool)
     mask[:, :, 3] = False
@@ -233,9 +235,7 @@ def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_few_queries_meet_special_values(kernel: str, isa: str, dtype: torch.dtype, threads: int) -> None:
     """Bases far apart between parts, no key at all or none in a part, infinities and NaN of one key."""
-    if not runs_here(kernel, isa):
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address, before = functions(isa)[source(kernel, isa, dtype, "bool", 0.3, True).symbol], torch.get_num_threads()
+    address, before = functions(kernel, isa)[dtype, "bool", 0.3, True], torch.get_num_threads()
     q, k, v = (
         torch.randn(1, 6, 1, 64).to(dtype),
         torch.randn(1, 6, 900, 64).to(dtype),
@@ -260,9 +260,7 @@ def test_few_queries_meet_special_values(kernel: str, isa: str, dtype: torch.dty
 
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_special_values_spread_as_in_a_softmax(kernel: str, isa: str, dtype: torch.dtype) -> None:
-    if not runs_here(kernel, isa):
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    address = functions(isa)[source(kernel, isa, dtype, "none", -0.7, False).symbol]
+    address = functions(kernel, isa)[dtype, "none", -0.7, False]
     q, k, v = (torch.randn(1, 1, 40, 32).to(dtype) for _ in range(3))
     q[0, 0, 7, 3] = math.nan
     q[0, 0, 9, 4] = math.inf

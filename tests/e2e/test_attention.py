@@ -10,8 +10,10 @@ import torch
 from torch.nn import functional as F
 
 import inductor_cpu
+from inductor_cpu.backend import compile_dynamo_graph
 from inductor_cpu.kernels.attention import choose
 from inductor_cpu.targets.cpu import detect, target_for
+from inductor_cpu.trace import CompileReport
 from tests.e2e.support import assert_like_eager
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -137,16 +139,13 @@ def test_gradients_of_rows_that_see_no_key_are_eagers(dtype: torch.dtype, interp
     mask = torch.rand(20, 30) > 0.4
     mask[7] = False
     x, memory = inputs(20, 30, 32, dtype)
-
-    def gradients(function: Any, form: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        leaves = [t.detach().clone().requires_grad_() for t in (x, memory)]
-        return torch.autograd.grad(function(*leaves, 2, attn_mask=form).float().sum(), leaves)
-
+    weight = torch.ones(2, 20, 32, dtype=dtype)
     for form in (mask, torch.zeros(20, 30, dtype=dtype).masked_fill(~mask, -torch.inf)):
         torch._dynamo.reset()
         compiled = torch.compile(attention, backend="icpu", options={"debug_interpret": interpret})
-        for ours, theirs in zip(gradients(compiled, form), gradients(attention, form), strict=True):
-            torch.testing.assert_close(ours, theirs, atol=1e-5 if dtype == torch.float32 else 0.02, rtol=0.02)
+        ours, theirs = (gradients(f, x, memory, weight=weight, attn_mask=form) for f in (compiled, attention))
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5 if dtype == torch.float32 else 0.02, rtol=0.02)
 
 
 @torch.no_grad()
@@ -159,17 +158,56 @@ def test_the_smallest_number_as_a_mask_keeps_a_softmax_over_all_keys() -> None:
     check(torch.compile(attention, backend="icpu"), x, memory, 2, attn_mask=mask)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_gradients_are_eagers(dtype: torch.dtype) -> None:
-    """The forward kernel saves what the backward of ATen reads."""
-    x, memory = (t.requires_grad_() for t in inputs(20, 30, 64, dtype))
-    weight = torch.randn(2, 20, 64).to(dtype)
-    eager = torch.autograd.grad((attention(x, memory, 2) * weight).sum(), (x, memory))
-    result = torch.autograd.grad((torch.compile(attention, backend="icpu")(x, memory, 2) * weight).sum(), (x, memory))
-    for a, b in zip(result, eager, strict=True):
-        torch.testing.assert_close(
-            a, b, rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=3e-2 if dtype == torch.bfloat16 else 1e-5
-        )
+def gradients(function: Any, *tensors: torch.Tensor, weight: torch.Tensor, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+    """Of (batch, rows, features), by queries and memory; 4 heads."""
+    leaves = [t.detach().clone().requires_grad_() for t in tensors]
+    return torch.autograd.grad(function(*leaves, 4, **kwargs), leaves, weight)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("number", range(7))
+def test_gradients_of_any_kind_are_one_kernel(number: int, dtype: torch.dtype) -> None:
+    x, memory = inputs(37, 50, 96, dtype)
+    kwargs, weight = masks(37, 50, dtype)[number], torch.randn(2, 37, 96).to(dtype)
+    wide = {k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in kwargs.items()}
+    reports: list[CompileReport] = []
+    compiled = torch.compile(attention, backend=functools.partial(compile_dynamo_graph, observe=reports.append))
+    ours = gradients(compiled, x, memory, weight=weight, **kwargs)
+    eagers = gradients(attention, x, memory, weight=weight, **kwargs)
+    exact = gradients(attention, x.double(), memory.double(), weight=weight.double(), **wide)
+    for one, eager, its_exact in zip(ours, eagers, exact, strict=True):
+        assert one.stride() == eager.stride()
+        assert error(one, its_exact) <= 1.5 * error(eager, its_exact) + 1e-7
+    backward = next(report for report in reports if report.kind == "backward")
+    assert not backward.externs
+    assert any("attention_backward" in kernel.name for kernel in backward.kernels)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_heads_that_share_keys_are_eagers(causal: bool) -> None:
+    tensors = [torch.randn(2, heads, 40, 16, requires_grad=True) for heads in (6, 2, 2)]
+    weight = torch.randn(2, 6, 40, 16)
+
+    def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+
+    ours = torch.autograd.grad(torch.compile(grouped, backend="icpu")(*tensors), tensors, weight)
+    eagers = torch.autograd.grad(grouped(*tensors), tensors, weight)
+    for one, eager in zip(ours, eagers, strict=True):
+        torch.testing.assert_close(one, eager, rtol=1e-4, atol=1e-5)
+
+
+def test_one_compile_gives_the_gradients_of_any_length() -> None:
+    compiled = torch.compile(attention, backend="icpu")
+    for rows, keys in ((8, 8), (9, 30), (197, 33)):
+        x, memory = inputs(rows, keys, 64, torch.float32)
+        for tensor in (x, memory):
+            torch._dynamo.mark_dynamic(tensor, 1)
+        leaves = [x.requires_grad_(), memory.requires_grad_()]
+        ours = torch.autograd.grad(compiled(x, memory, 2).square().sum(), leaves)
+        eagers = torch.autograd.grad(attention(x, memory, 2).square().sum(), leaves)
+        for one, eager in zip(ours, eagers, strict=True):
+            torch.testing.assert_close(one, eager, rtol=1e-4, atol=1e-5)
 
 
 def test_attention_with_dropout_draws_eagers_numbers() -> None:

@@ -1,0 +1,136 @@
+// AMX tiles and bf16 instructions in plain C++, for tests on a CPU that lacks them: included before anything else, it
+// takes the place of the intrinsics. Tiles have rows of 64 bytes, as every kernel configures them.
+//
+// Preconditions: AVX-512 (F, BW, DQ, VL). As the instructions do, conversions to bf16 and products of bf16 take denormals
+// for zero and round to the nearest even; the sums of products are float, in another order.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace amx_emulated {
+
+struct Tile {
+  unsigned char rows[16][64];
+};
+
+inline Tile& tile(int number) {
+  thread_local Tile tiles[8];
+  return tiles[number];
+}
+
+// The rows of each tile.
+inline uint8_t (&rows())[8] {
+  thread_local uint8_t count[8];
+  return count;
+}
+
+inline void configure(const void* config) { std::memcpy(rows(), static_cast<const char*>(config) + 48, 8); }
+
+inline void zero(int number) { tile(number) = Tile{}; }
+
+inline void load(int number, const void* from, int64_t stride) {
+  zero(number);
+  for (int r = 0; r < rows()[number]; ++r) std::memcpy(tile(number).rows[r], static_cast<const char*>(from) + r * stride, 64);
+}
+
+inline void store(int number, void* to, int64_t stride) {
+  for (int r = 0; r < rows()[number]; ++r) std::memcpy(static_cast<char*>(to) + r * stride, tile(number).rows[r], 64);
+}
+
+inline float float_of(uint16_t bits) {
+  const uint32_t word = (bits & 0x7f80) == 0 ? uint32_t(bits & 0x8000) << 16 : uint32_t(bits) << 16;
+  float value;
+  std::memcpy(&value, &word, 4);
+  return value;
+}
+
+inline uint16_t bf16_of(float value) {
+  uint32_t word;
+  std::memcpy(&word, &value, 4);
+  if ((word & 0x7f800000) == 0) return static_cast<uint16_t>((word & 0x80000000) >> 16);
+  if ((word & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(word >> 16 | 0x40);
+  return static_cast<uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
+}
+
+// c[m][n] += the sum over groups k of product(a[m][k], b[k][n]), each a word of 4 bytes.
+template <class Sum, class Product>
+inline void multiply(int c, int a, int b, const Product& product) {
+  Sum sums[16][16];
+  std::memcpy(sums, tile(c).rows, sizeof(sums));
+  for (int m = 0; m < rows()[c]; ++m) {
+    for (int k = 0; k < 16; ++k) {
+      for (int n = 0; n < 16; ++n) sums[m][n] += product(tile(a).rows[m] + 4 * k, tile(b).rows[k] + 4 * n);
+    }
+  }
+  std::memcpy(tile(c).rows, sums, sizeof(sums));
+}
+
+inline float pair_of_bf16(const unsigned char* a, const unsigned char* b) {
+  uint16_t x[2], y[2];
+  std::memcpy(x, a, 4);
+  std::memcpy(y, b, 4);
+  return float_of(x[0]) * float_of(y[0]) + float_of(x[1]) * float_of(y[1]);
+}
+
+template <class A>
+inline int32_t four_bytes(const unsigned char* a, const unsigned char* b) {
+  int32_t sum = 0;
+  for (int i = 0; i < 4; ++i) sum += int32_t(static_cast<A>(a[i])) * int32_t(static_cast<int8_t>(b[i]));
+  return sum;
+}
+
+inline __m512bh narrow(__m512 high, __m512 low) {
+  float from[32];
+  uint16_t to[32];
+  std::memcpy(from, &low, 64);
+  std::memcpy(from + 16, &high, 64);
+  for (int i = 0; i < 32; ++i) to[i] = bf16_of(from[i]);
+  __m512bh result;
+  std::memcpy(&result, to, 64);
+  return result;
+}
+
+inline __m256bh narrow(__m512 from) {
+  const __m512bh both = narrow(from, from);
+  __m256bh result;
+  std::memcpy(&result, &both, 32);
+  return result;
+}
+
+inline __m512 dot(__m512 sum, __m512bh a, __m512bh b) {
+  float total[16];
+  unsigned char x[64], y[64];
+  std::memcpy(total, &sum, 64);
+  std::memcpy(x, &a, 64);
+  std::memcpy(y, &b, 64);
+  for (int i = 0; i < 16; ++i) total[i] += pair_of_bf16(x + 4 * i, y + 4 * i);
+  std::memcpy(&sum, total, 64);
+  return sum;
+}
+
+}  // namespace amx_emulated
+
+#undef _tile_loadconfig
+#undef _tile_release
+#undef _tile_zero
+#undef _tile_loadd
+#undef _tile_stream_loadd
+#undef _tile_stored
+#undef _tile_dpbf16ps
+#undef _tile_dpbusd
+#undef _tile_dpbssd
+#define _tile_loadconfig(config) amx_emulated::configure(config)
+#define _tile_release() static_cast<void>(amx_emulated::rows())
+#define _tile_zero(c) amx_emulated::zero(c)
+#define _tile_loadd(c, from, stride) amx_emulated::load(c, from, stride)
+#define _tile_stream_loadd(c, from, stride) amx_emulated::load(c, from, stride)
+#define _tile_stored(c, to, stride) amx_emulated::store(c, to, stride)
+#define _tile_dpbf16ps(c, a, b) amx_emulated::multiply<float>(c, a, b, amx_emulated::pair_of_bf16)
+#define _tile_dpbusd(c, a, b) amx_emulated::multiply<int32_t>(c, a, b, amx_emulated::four_bytes<uint8_t>)
+#define _tile_dpbssd(c, a, b) amx_emulated::multiply<int32_t>(c, a, b, amx_emulated::four_bytes<int8_t>)
+#define _mm512_cvtne2ps_pbh(high, low) amx_emulated::narrow(high, low)
+#define _mm512_cvtneps_pbh(from) amx_emulated::narrow(from)
+#define _mm512_dpbf16_ps(sum, a, b) amx_emulated::dot(sum, a, b)

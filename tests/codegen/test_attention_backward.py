@@ -1,0 +1,207 @@
+"""The template of attention's gradients on its own: every kernel that runs here, over remainders, strides, masks, head
+sizes and numbers of threads."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from inductor_cpu.codegen.attention import generate_attention_backward
+from inductor_cpu.codegen.tuning import Choices
+from inductor_cpu.ir.attention import attend, attend_backward
+from inductor_cpu.ir.index import ZERO
+from inductor_cpu.ir.nodes import AttentionBackward, Buffer, View
+from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.paths import prelude
+from inductor_cpu.runtime.cache import open_cache
+from inductor_cpu.runtime.compile import load_kernels
+from tests.codegen.harness import FUNCTION
+from tests.codegen.test_attention import ALL, BOUND, MASKS, apart, error, machine
+
+SCALE = -0.3
+
+#: batch, heads, heads of keys and values, rows, keys, depth, columns: remainders of blocks of rows (6, 14, 32; 112,
+#: 120, 128), of panels (16, 32) and of blocks of keys (256).
+SIZES = (
+    (1, 1, 1, 1, 1, 8, 8),
+    (1, 2, 2, 5, 7, 16, 16),
+    (2, 4, 2, 33, 64, 32, 24),
+    (1, 3, 1, 14, 31, 40, 48),
+    (2, 2, 2, 65, 97, 64, 64),
+    (1, 2, 2, 129, 513, 72, 33),
+    (1, 1, 1, 70, 1030, 96, 130),
+    (1, 1, 1, 1031, 70, 33, 31),
+    (1, 3, 3, 300, 600, 20, 20),
+    (2, 2, 1, 3, 0, 16, 16),
+    (2, 2, 1, 0, 3, 16, 16),
+)
+
+
+def source(kernel: str, dtype: torch.dtype, mask: str) -> KernelSource:
+    """A kernel; its views only name buffers, for sizes and strides are arguments."""
+    names = ("grad_out", "q", "k", "v", "out", "log_sums", "mask", "grad_q", "grad_k", "grad_v")
+    dtypes = dict.fromkeys(names, dtype) | {"log_sums": torch.float32, "mask": torch.bool if mask == "bool" else dtype}
+    buffers = {name: Buffer(name, kind, (), (), "temp") for name, kind in dtypes.items()}
+    views = [View(name, (ZERO,) * 4, (ZERO,) * 4, ZERO) for name in names[:7]]
+    masked = views[6] if mask in ("bool", "added") else None
+    node = AttentionBackward("backward", kernel, *views[:6], masked, SCALE, mask == "causal", *names[7:])
+    return generate_attention_backward(node, buffers, Choices())
+
+
+@functools.cache
+def functions(kernel: str, isa: str) -> dict[tuple[Any, ...], int]:
+    """Addresses of all functions of a kernel for one instruction set, compiled together; skips where none runs."""
+    found = machine(kernel, isa)
+    if found is None:
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    sources = {
+        (dtype, mask): source(kernel, dtype, mask)
+        for (its_kernel, its_isa, dtype), mask in product(ALL, MASKS)
+        if (its_kernel, its_isa) == (kernel, isa)
+    }
+    addresses = load_kernels(list(sources.values()), found[0], prelude(), open_cache(), found[1])
+    return {key: addresses[made.symbol] for key, made in sources.items()}
+
+
+def run(address: int, *given: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    """Call a kernel on grad_out, q, k, v, out and log_sums."""
+    (batch, heads, rows, depth), (_, kv_heads, keys, columns) = given[1].shape, given[3].shape
+    grads = [torch.full_like(x, torch.nan) for x in given[1:4]]
+    masks = () if mask is None else (mask.expand(batch, heads, rows, keys),)
+    ints = [batch, heads, kv_heads, rows, keys, depth, columns]
+    for grad in grads:
+        ints += grad.stride()[:3]
+    for operand in (*given, *masks):
+        ints += [0, *operand.stride()[:3]]
+    tensors = (*grads, *given, *masks)
+    pointers = (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
+    assert FUNCTION(address)(pointers, (ctypes.c_int64 * len(ints))(*ints)) == 0
+    return tuple(grads)
+
+
+def by_autograd(
+    grad_out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool
+) -> tuple[torch.Tensor, ...]:
+    """The gradients in fp64."""
+    wide = [x.double().requires_grad_() for x in (q, k, v)]
+    groups = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(groups, 1) for x in wide[1:])
+    scores = hidden(wide[0] @ k.transpose(2, 3) * SCALE, mask, causal)
+    empty = (scores == -math.inf).all(-1, keepdim=True)
+    weights = scores.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+    return torch.autograd.grad(weights @ v, wide, grad_out.double())
+
+
+def hidden(scores: torch.Tensor, mask: torch.Tensor | None, causal: bool) -> torch.Tensor:
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.double()
+    return scores
+
+
+def by_formula(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    log_sums: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+) -> tuple[torch.Tensor, ...]:
+    """The gradients in fp64 from what the forward pass gave, with its roundings."""
+    grad_out, q, k, v, out = (x.double() for x in (grad_out, q, k, v, out))
+    kv_heads, groups = k.shape[1], q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(groups, 1) for x in (k, v))
+    weights = (hidden(q @ k.transpose(2, 3) * SCALE, mask, causal) - log_sums.double().unsqueeze(-1)).exp()
+    slopes = weights * (grad_out @ v.transpose(2, 3) - (grad_out * out).sum(-1, keepdim=True)) * SCALE
+    sums = (slopes.transpose(2, 3) @ q, weights.transpose(2, 3) @ grad_out)
+    return slopes @ k, *(x.unflatten(1, (kv_heads, groups)).sum(2) for x in sums)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_any_sizes_strides_and_threads_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
+    address, before = functions(kernel, isa)[dtype, mask], torch.get_num_threads()
+    for number, (batch, heads, kv_heads, rows, keys, depth, columns) in enumerate(SIZES):
+        order = ((0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3))[number % 3]
+        q, grad_out = (apart((batch, heads, rows, n), dtype, order) for n in (depth, columns))
+        k = apart((batch, kv_heads, keys, depth), dtype, (*order[::-1][1:], 3) if number % 2 else order)
+        v = apart((batch, kv_heads, keys, columns), dtype, order)
+        values = None
+        if mask == "added":
+            values = torch.randn(*((batch, 1), (1, heads))[number % 2], rows, keys).to(dtype)
+        elif mask == "bool":
+            values = torch.rand(batch, 1, rows, keys) > 0.4
+        out, sums = attend(q, k, v, values, SCALE, mask == "causal", False)
+        exact = by_formula(grad_out, q, k, v, out, sums, values, mask == "causal")
+        torch.set_num_threads(1 + number % 4)
+        try:
+            grads = run(address, grad_out, q, k, v, out, sums, mask=values)
+        finally:
+            torch.set_num_threads(before)
+        for grad, its_exact in zip(grads, exact, strict=True):
+            assert grad.numel() == 0 or grad.equal(its_exact.to(dtype)) or error(grad, its_exact) <= 2 * BOUND[dtype]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_references_agree_with_autograd(causal: bool) -> None:
+    q, k, v = torch.randn(2, 4, 9, 8), torch.randn(2, 2, 11, 8), torch.randn(2, 2, 11, 6)
+    mask, grad_out = torch.rand(2, 1, 9, 11) > 0.3, torch.randn(2, 4, 9, 6)
+    out, sums = attend(q, k, v, mask, SCALE, causal, False)
+    grads = attend_backward(grad_out, q, k, v, out, sums, mask, SCALE, causal)
+    for exact in (by_autograd(grad_out, q, k, v, mask, causal), by_formula(grad_out, q, k, v, out, sums, mask, causal)):
+        for grad, its_exact in zip(grads, exact, strict=True):
+            torch.testing.assert_close(grad.double(), its_exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_rows_without_a_key_and_hidden_keys_have_no_gradient(kernel: str, isa: str, dtype: torch.dtype) -> None:
+    q, k, v, grad_out = (torch.randn(1, 2, 300, 40).to(dtype) for _ in range(4))
+    mask = torch.ones(1, 1, 300, 300, dtype=torch.bool)
+    mask[:, :, 3] = False
+    mask[..., 17] = False
+    mask[..., 290] = False
+    out, sums = attend(q, k, v, mask, SCALE, False, False)
+    grad_q, grad_k, grad_v = run(functions(kernel, isa)[dtype, "bool"], grad_out, q, k, v, out, sums, mask=mask)
+    assert grad_q[:, :, 3].abs().max() == 0
+    assert max(grad[:, :, [17, 290]].abs().max() for grad in (grad_k, grad_v)) == 0
+    for grad, exact in zip(
+        (grad_q, grad_k, grad_v), by_formula(grad_out, q, k, v, out, sums, mask, False), strict=True
+    ):
+        assert error(grad, exact) <= 2 * BOUND[dtype]
+
+
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_weights_far_apart_do_not_overflow(kernel: str, isa: str, dtype: torch.dtype) -> None:
+    """Scores of some hundreds: nearly all weight is one key's."""
+    q, k, v, grad_out = (torch.randn(1, 2, 40, 64).to(dtype) for _ in range(4))
+    q *= 50
+    out, sums = attend(q, k, v, None, SCALE, False, False)
+    grads = run(functions(kernel, isa)[dtype, "none"], grad_out, q, k, v, out, sums, mask=None)
+    expected = attend_backward(grad_out, q, k, v, out, sums, None, SCALE, False)
+    for grad, one in zip(grads, expected, strict=True):
+        assert error(grad.double(), one.double()) <= (0.05 if dtype != torch.float32 else 1e-3)
+
+
+@pytest.mark.parametrize(("kernel", "isa"), [(k, i) for k, i, dtype in ALL if dtype == torch.float32])
+def test_a_nan_reaches_the_gradients_that_depend_on_it(kernel: str, isa: str) -> None:
+    q, k, v, grad_out = (torch.randn(1, 1, 40, 32) for _ in range(4))
+    grad_out[0, 0, 7, 3] = math.nan
+    out, sums = attend(q, k, v, None, SCALE, True, False)
+    grad_q, grad_k, grad_v = run(
+        functions(kernel, isa)[torch.float32, "causal"], grad_out, q, k, v, out, sums, mask=None
+    )
+    assert grad_q[0, 0, 7].isnan().all()
+    assert not grad_q[0, 0, [r for r in range(40) if r != 7]].isnan().any()
+    assert grad_k[0, 0, :8].isnan().all()
+    assert not grad_k[0, 0, 8:].isnan().any()
+    assert grad_v[0, 0, :8, 3].isnan().all()
+    assert not grad_v[0, 0][:, [c for c in range(32) if c != 3]].isnan().any()
