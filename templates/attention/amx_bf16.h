@@ -12,6 +12,7 @@ struct AmxBf16 {
   using Element = bf16;
   using Thread = gemm::AmxBf16::Thread;
   static constexpr int kBlock = 32;
+  static constexpr int kBlocks = 1;  // of rows that share a second operand in the L1 cache
   static constexpr int kColumns = 32;
   static constexpr int kStep = 32;
 

@@ -1,9 +1,9 @@
 // out = softmax(q @ k^T * scale + mask) @ v, in blocks of queries and keys, without the matrix of scores in memory.
 //
-// A block of queries meets one block of keys after the other: scores by a micro kernel of templates/gemm, their softmax
-// with running sums, and the weights times the values by the micro kernel again; what was summed before is scaled down
-// where a much larger score comes. Keys and values are packed for the micro kernel once for each head and
-// thread, as far as its queries need them.
+// Blocks of queries meet one block of keys after the other: scores by a micro kernel, their softmax with running sums, and
+// the weights times the values by the micro kernel again; what was summed before is scaled down where a much larger score
+// comes. Several blocks of queries share what is read of keys and values. These are packed for the micro kernel once for
+// each head and thread, as far as its queries need them.
 //
 // A few queries go another way (decode.h): then keys and values would be packed for a single use.
 //
@@ -16,7 +16,7 @@
 
 namespace icpu::attention {
 
-// Keys that the scores and weights of one block of queries are for, so that both stay in the L1 and L2 caches.
+// Keys that the scores and weights of some blocks of queries are for, so that both stay in the L1 and L2 caches.
 inline constexpr int64_t kKeysAtOnce = 256;
 
 template <class Micro, class T, class MaskElement, bool causal, Empty empty>
@@ -27,27 +27,28 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
   using Pack = Packing<Micro, T>;
   using Rows = Softmax<Micro, kMasked>;
   static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns, kStep = Micro::kStep;
+  static constexpr int64_t kBlocks = Micro::kBlocks, kQueries = kBlocks * kBlock;
 
  public:
   using Base::blocks, Base::k, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
-  // One kernel: the blocks of queries of all heads are shared among threads. change(batch, head, first row, first key,
+  // One kernel: the queries of all heads are shared among threads, kQueries at once. change(batch, head, first row, first key,
   // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of `Changed`.
   template <class Change = None>
   void run(int limit, const Change& change = {}) const {
     if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit, change);
-    const int64_t blocks = ceil_div(sizes.rows, kBlock);
+    const int64_t blocks = ceil_div(sizes.rows, kQueries);
     const int64_t work = sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns) / 32;
     parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
       const typename Micro::Thread thread;
       Buffers buffers(*this);
       int64_t head_of_keys = -1;
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t head = unit / blocks, first = unit % blocks * kBlock;
+        const int64_t head = unit / blocks, first = unit % blocks * kQueries;
         const int64_t shared = head / (sizes.heads / sizes.kv_heads);
         if (shared != head_of_keys) std::fill_n(buffers.packed, ceil_div(sizes.keys, kKeysAtOnce), false);
         head_of_keys = shared;
-        block(buffers, head / sizes.heads, head % sizes.heads, first, change);
+        attend({head / sizes.heads, head % sizes.heads, first, std::min(kQueries, sizes.rows - first)}, buffers, change);
       }
     });
   }
@@ -55,6 +56,20 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
  private:
   int64_t depth_() const { return round_up(sizes.depth, kStep); }
   int64_t panels_() const { return ceil_div(sizes.columns, kColumns); }
+
+  // Queries of one head.
+  struct Queries {
+    int64_t batch, head, first, count;
+  };
+
+  // A block of them. keys: how many of the keys at hand it sees; begun: whether it has seen any before.
+  struct Block {
+    int64_t first = 0, rows = 0, keys = 0;
+    bool begun = false;
+    Element *queries = nullptr, *weights = nullptr;
+    float *scores = nullptr, *sums = nullptr;
+    Running* running = nullptr;
+  };
 
   struct Buffers {
     Element *keys, *values, *queries, *weights;
@@ -65,10 +80,10 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
       const int64_t all = round_up(a.sizes.keys, kColumns), some = std::min(all, kKeysAtOnce);
       keys = gemm::aligned_scratch<Element, 18>(all * a.depth_());
       values = gemm::aligned_scratch<Element, 19>(all * a.panels_() * kColumns);
-      queries = gemm::aligned_scratch<Element, 20>(kBlock * a.depth_());
-      weights = gemm::aligned_scratch<Element, 21>(kBlock * some);
-      scores = gemm::aligned_scratch<float, 22>(kBlock * some);
-      sums = gemm::aligned_scratch<float, 23>(kBlock * a.panels_() * kColumns);
+      queries = gemm::aligned_scratch<Element, 20>(kQueries * a.depth_());
+      weights = gemm::aligned_scratch<Element, 21>(kQueries * some);
+      scores = gemm::aligned_scratch<float, 22>(kQueries * some);
+      sums = gemm::aligned_scratch<float, 23>(kQueries * a.panels_() * kColumns);
       packed = gemm::aligned_scratch<bool, 24>(ceil_div(a.sizes.keys, kKeysAtOnce));
     }
   };
@@ -86,63 +101,95 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
   }
 
   template <class Change>
-  void block(const Buffers& to, int64_t b, int64_t h, int64_t first, const Change& change) const {
-    const int64_t rows = std::min(kBlock, sizes.rows - first), kv_head = h / (sizes.heads / sizes.kv_heads);
-    const int64_t keys = causal ? std::min(sizes.keys, first + rows) : sizes.keys;
-    Pack::queries(q.at(b, h, first), q.row, rows, sizes.depth, scale < 0, to.queries);
-    Running running[kBlock];
-    bool begun = false;
+  void attend(const Queries& some, const Buffers& to, const Change& change) const {
+    Running running[kQueries];
+    Block blocks_of[kBlocks];
+    const int64_t count = ceil_div(some.count, kBlock), all = std::min(round_up(sizes.keys, kColumns), kKeysAtOnce);
+    for (int64_t n = 0; n < count; ++n) {
+      const int64_t row = n * kBlock, rows = std::min(kBlock, some.count - row);
+      blocks_of[n] = {some.first + row,        rows, 0, false, to.queries + row * depth_(), to.weights + row * all,
+                      to.scores + row * all, to.sums + row * panels_() * kColumns, running + row};
+      Pack::queries(q.at(some.batch, some.head, some.first + row), q.row, rows, sizes.depth, scale < 0, blocks_of[n].queries);
+    }
+    const int64_t keys = causal ? std::min(sizes.keys, some.first + some.count) : sizes.keys;
     for (int64_t begin = 0; begin < keys; begin += kKeysAtOnce) {
       // Packed by whole blocks of keys: their number decides where the values lie.
       const int64_t end = std::min(begin + kKeysAtOnce, sizes.keys);
-      if (kChanged && !blocks.see(b, h, first, first + rows, begin, end)) continue;
+      if (kChanged && !blocks.see(some.batch, some.head, some.first, some.first + some.count, begin, end)) continue;
       bool& packed = to.packed[begin / kKeysAtOnce];
-      if (!packed) pack(to, b, kv_head, begin, end);
+      if (!packed) pack(to, some.batch, some.head / (sizes.heads / sizes.kv_heads), begin, end);
       packed = true;
-      part(to, b, h, first, rows, begin, std::min(end, keys), end, !begun, running, change);
-      begun = true;
+      for (int64_t n = 0; n < count; ++n) {
+        Block& block = blocks_of[n];
+        block.keys = std::max<int64_t>(0, causal ? std::min(end, block.first + block.rows) - begin : end - begin);
+        const int64_t last = block.first + block.rows;
+        if (kChanged && !blocks.see(some.batch, some.head, block.first, last, begin, end)) block.keys = 0;
+      }
+      meet(some, to, begin, end, blocks_of, count, change);
     }
-    finish(to, b, h, first, rows, keys, running);
+    for (int64_t n = 0; n < count; ++n) finish(some, blocks_of[n]);
   }
 
-  // One block of queries and one of keys. end: of the keys that count; packed_end: of those that are packed; begins:
-  // whether these are the first keys that the block of queries meets.
+  // Blocks of queries and a block of keys.
   template <class Change>
-  void part(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t begin, int64_t end,
-            int64_t packed_end, bool begins, Running* running, const Change& change) const {
-    const int64_t width = round_up(end - begin, kColumns), packed_width = round_up(packed_end - begin, kColumns);
-    for (int64_t key = 0; key < width; key += kColumns) {
-      float* const scores = to.scores + key * kBlock;
-      const int64_t count = std::min(kColumns, end - begin - key);
-      if (kChanged && !blocks.see(b, h, first, first + rows, begin + key, begin + key + count)) continue;
-      Micro::block(to.queries, to.keys + (begin + key) * depth_(), scores, rows, depth_(), false);
-      if constexpr (kChanged) change(b, h, first, begin + key, rows, count, kColumns, scores);
+  void meet(const Queries& some, const Buffers& to, int64_t begin, int64_t end, Block* blocks_of, int64_t count,
+            const Change& change) const {
+    for (int64_t key = 0; key < end - begin; key += kColumns) {
+      for (Block* block = blocks_of; block < blocks_of + count; ++block) {
+        if (key < block->keys) score(some, *block, to, begin, key, change);
+      }
     }
+    for (Block* block = blocks_of; block < blocks_of + count; ++block) {
+      if (block->keys > 0) weigh(some, *block, begin);
+    }
+    const Element* values = to.values + begin * panels_() * kColumns;
+    for (int64_t panel = 0; panel < panels_(); ++panel, values += round_up(end - begin, kColumns) * kColumns) {
+      for (Block* block = blocks_of; block < blocks_of + count; ++block) {
+        float* const sums = block->sums + panel * kBlock * kColumns;
+        if (block->keys > 0) {
+          Micro::block(block->weights, values, sums, block->rows, round_up(block->keys, kColumns), block->begun);
+        }
+      }
+    }
+    for (Block* block = blocks_of; block < blocks_of + count; ++block) block->begun |= block->keys > 0;
+  }
+
+  // The scores of one block of queries and one panel of keys.
+  template <class Change>
+  void score(const Queries& some, const Block& block, const Buffers& to, int64_t begin, int64_t key,
+             const Change& change) const {
+    const int64_t count = std::min(kColumns, block.keys - key), first = begin + key;
+    if (kChanged && !blocks.see(some.batch, some.head, block.first, block.first + block.rows, first, first + count)) return;
+    float* const scores = block.scores + key * kBlock;
+    Micro::block(block.queries, to.keys + first * depth_(), scores, block.rows, depth_(), false);
+    if constexpr (kChanged) change(some.batch, some.head, block.first, first, block.rows, count, kColumns, scores);
+  }
+
+  // The weights of one block of queries and of keys.
+  void weigh(const Queries& some, const Block& block, int64_t begin) const {
+    const int64_t b = some.batch, h = some.head, end = begin + block.keys, width = round_up(block.keys, kColumns);
     if constexpr (kChanged) {
-      this->hide(b, h, first, rows, begin, end, [&](int64_t r, int64_t key) -> float& {
-        return to.scores[key / kColumns * kColumns * kBlock + r * kColumns + key % kColumns];
+      this->hide(b, h, block.first, block.rows, begin, end, [&](int64_t r, int64_t key) -> float& {
+        return block.scores[key / kColumns * kColumns * kBlock + r * kColumns + key % kColumns];
       });
     }
     const float unit = std::abs(scale);
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t count = std::max<int64_t>(0, causal ? std::min(end, first + r + 1) - begin : end - begin);
-      float* const scores = to.scores + r * kColumns;
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const int64_t row = block.first + r, count = std::max<int64_t>(0, causal ? std::min(end, row + 1) - begin : end - begin);
+      float* const scores = block.scores + r * kColumns;
+      Element* const weights = block.weights + r * kStep;
+      Running& running = block.running[r];
       if (r == kBlock / 2) Micro::stay_awake();
       float factor;
       if constexpr (kChanged) {
-        factor = Rows::row(scores, count, width, begins, kLog2E, running[r], to.weights + r * kStep);
+        factor = Rows::row(scores, count, width, !block.begun, kLog2E, running, weights);
       } else if constexpr (kMasked) {
-        Rows::add_mask(scores, count, unit, mask.at(b, h, first + r) + begin);
-        factor = Rows::row(scores, count, width, begins, kLog2E, running[r], to.weights + r * kStep);
+        Rows::add_mask(scores, count, unit, mask.at(b, h, row) + begin);
+        factor = Rows::row(scores, count, width, !block.begun, kLog2E, running, weights);
       } else {
-        factor = Rows::row(scores, count, width, begins, unit * kLog2E, running[r], to.weights + r * kStep);
+        factor = Rows::row(scores, count, width, !block.begun, unit * kLog2E, running, weights);
       }
-      if (!begins && factor != 1) scale_sums(to.sums + r * kColumns, factor);
-    }
-    for (int64_t panel = 0; panel < panels_(); ++panel) {
-      const Element* const values = to.values + (begin * panels_() + panel * packed_width) * kColumns;
-      float* const sums = to.sums + panel * kBlock * kColumns;
-      Micro::block(to.weights, values, sums, rows, width, !begins);
+      if (block.begun && factor != 1) scale_sums(block.sums + r * kColumns, factor);
     }
   }
 
@@ -155,12 +202,12 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
     }
   }
 
-  void finish(const Buffers& to, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t keys,
-              const Running* running) const {
-    for (int64_t r = 0; r < rows; ++r) {
-      const float sum = keys > 0 ? total_of(running[r].sums) : 0.0f;
-      this->template finish_row<Pack, kColumns>(b, h, first + r, running[r].base, sum, [&](int64_t panel) {
-        return to.sums + (panel * kBlock + r) * kColumns;
+  void finish(const Queries& some, const Block& block) const {
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const Running& running = block.running[r];
+      const float sum = block.begun ? total_of(running.sums) : 0.0f;
+      this->template finish_row<Pack, kColumns>(some.batch, some.head, block.first + r, running.base, sum, [&](int64_t panel) {
+        return block.sums + (panel * kBlock + r) * kColumns;
       });
     }
   }

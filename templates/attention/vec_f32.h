@@ -12,6 +12,7 @@ namespace icpu::attention {
 struct VecF32 {
   using Element = float;
   static constexpr int kBlock = kLanes == 16 ? 14 : 6;
+  static constexpr int kBlocks = kLanes == 16 ? 4 : 8;  // of rows that share a second operand in the L1 cache
   static constexpr int kColumns = 2 * kLanes;
   static constexpr int kStep = kLanes;
 
