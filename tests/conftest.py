@@ -20,7 +20,7 @@ from inductor_cpu.targets.cpu import LEVELS
 ROOT = Path(__file__).resolve().parent.parent
 
 #: What may happen to a micro kernel, the best first: the first that happened in any test is told.
-FATES = ("ran", "compiled only", "not compiled", "not run")
+FATES = ("ran", "emulated", "compiled only", "not compiled", "not run")
 
 
 def _cache_folder() -> str:

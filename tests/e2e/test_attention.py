@@ -164,8 +164,10 @@ def gradients(function: Any, *tensors: torch.Tensor, weight: torch.Tensor, **kwa
     return torch.autograd.grad(function(*leaves, 4, **kwargs), leaves, weight)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize(
+    ("number", "dtype"),
+    [*((n, torch.float32) for n in range(7)), (0, torch.bfloat16), (4, torch.bfloat16), (3, torch.float16)],
+)
 def test_gradients_of_any_kind_are_one_kernel(number: int, dtype: torch.dtype) -> None:
     x, memory = inputs(37, 50, 96, dtype)
     kwargs, weight = masks(37, 50, dtype)[number], torch.randn(2, 37, 96).to(dtype)

@@ -22,7 +22,7 @@ from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
 from inductor_cpu.targets.blocking import blocking_for, definitions
 from inductor_cpu.targets.cpu import ISAS, detect, level_of
-from tests.codegen.harness import FUNCTION, available, target
+from tests.codegen.harness import FUNCTION, available, target, with_emulated_tiles
 
 #: What the function of a row does with a block of C: stores it, or max(c * scale + bias, -1) with one rounding to the
 #: type of A (of floats) or to float.
@@ -79,12 +79,22 @@ def runs_here(row: MicroKernel) -> bool:
     return row.isa in available() and row.name in usable_micro_kernels(target(row.isa))
 
 
+def is_emulated(row: MicroKernel) -> bool:
+    """Whether a row does not run here, but does with functions in place of the instructions that it lacks."""
+    emulates = "avx512" in available() and row.isa == "avx512" and row.needs <= with_emulated_tiles()[0].features
+    return emulates and not runs_here(row)
+
+
 @functools.cache
-def _addresses(isa: str) -> dict[str, int]:
-    """All rows of an instruction set that run here, compiled together; by name."""
-    sources = {row.name: source_of(row) for row in MICRO_KERNELS.values() if row.isa == isa and runs_here(row)}
-    toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
-    addresses = load_kernels(list(sources.values()), target(isa), paths.prelude(), open_cache(), toolchain)
+def _addresses(isa: str, emulated: bool) -> dict[str, int]:
+    """All rows of an instruction set that run here, or those that are emulated, compiled together; by name."""
+    if emulated:
+        its_target, toolchain = with_emulated_tiles()
+    else:
+        its_target, toolchain = target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize)
+    rows = [row for row in MICRO_KERNELS.values() if row.isa == isa]
+    sources = {row.name: source_of(row) for row in rows if (is_emulated if emulated else runs_here)(row)}
+    addresses = load_kernels(list(sources.values()), its_target, paths.prelude(), open_cache(), toolchain)
     return {name: addresses[source.symbol] for name, source in sources.items()}
 
 
@@ -141,4 +151,6 @@ def multiply(
     vectors = (epilogue.scale, epilogue.bias) if epilogue else (torch.empty(0), torch.empty(0))
     pointers = (ctypes.c_void_p * 5)(*(t.data_ptr() for t in (a, packed, out, *vectors)))
     sizes = (*a.shape[:1], *weight.shape, a.stride(0), out.stride(0), threads, int(epilogue is not None))
-    assert FUNCTION(_addresses(row.isa)[row.name])(pointers, (ctypes.c_int64 * len(sizes))(*sizes)) == 0
+    assert (
+        FUNCTION(_addresses(row.isa, is_emulated(row))[row.name])(pointers, (ctypes.c_int64 * len(sizes))(*sizes)) == 0
+    )
