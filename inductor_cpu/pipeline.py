@@ -23,11 +23,8 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu import paths
-from inductor_cpu.codegen.attention import generate_attention, generate_attention_backward
-from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.codegen.generate import generate_all
 from inductor_cpu.codegen.plan import build_plan
-from inductor_cpu.codegen.ranking import generate_ranking
-from inductor_cpu.codegen.strips import generate_strips
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
@@ -37,8 +34,9 @@ from inductor_cpu.graph.updated import NO_UPDATES, Updates, return_views_of_inpu
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Strips, kernels_of
+from inductor_cpu.ir.loop_nest import LoopNest
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
-from inductor_cpu.ir.nodes import AttentionBackward, Extern, LoopNest, Program, Ranking, Templated
+from inductor_cpu.ir.nodes import Extern, Program, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
 from inductor_cpu.ir.printer import show
@@ -202,7 +200,7 @@ def _compile(
     if trace.dumping:
         trace.dump("schedule", show(schedule), before=len(program.nodes), after=len(schedule.steps))
     with trace.stage("codegen"):
-        sources, symbols = _generate(schedule, machine.target, _choices(config))
+        sources, symbols = generate_all(schedule, machine.target, _choices(config))
         plan = build_plan(schedule, symbols, redzone)
     if trace.dumping:
         trace.dump("codegen", show(plan))
@@ -337,27 +335,6 @@ def _choices(config: Config) -> Choices:
 
 def _lanes(target: Target) -> int:
     return target.isa.bits // 32
-
-
-def _generate(schedule: Schedule, target: Target, choices: Choices) -> tuple[list[KernelSource], dict[int, str]]:
-    sources: dict[str, KernelSource] = {}
-    symbols: dict[int, str] = {}
-    for number, step in enumerate(schedule.steps):
-        if isinstance(step, Extern):
-            continue
-        if isinstance(step, Kernel):
-            source = generate(step, target, choices)
-        elif isinstance(step, Strips):
-            source = generate_strips(step, target, choices)
-        elif isinstance(step, AttentionBackward):
-            source = generate_attention_backward(step, schedule.program.buffer_table, choices)
-        elif isinstance(step, Ranking):
-            source = generate_ranking(step, schedule.program.buffer_table, choices)
-        else:
-            source = generate_attention(step, schedule.program.buffer_table, choices, target)
-        sources.setdefault(source.symbol, source)
-        symbols[number] = source.symbol
-    return list(sources.values()), symbols
 
 
 def _compile_script(sources: list[KernelSource], machine: Machine) -> str:

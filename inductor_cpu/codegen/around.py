@@ -9,7 +9,7 @@ third, and a sixth together with a reader; below, it costs the reader its cache.
 from __future__ import annotations
 
 from inductor_cpu.codegen.analysis import Facts
-from inductor_cpu.ir.nodes import Load, Store
+from inductor_cpu.ir.loop_nest import Load, Store
 
 #: The results of a kernel that no cache keeps.
 LEAST_BYTES = 32 << 20

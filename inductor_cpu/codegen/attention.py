@@ -16,7 +16,8 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Scored
-from inductor_cpu.ir.nodes import Attention, AttentionBackward, Buffer, View
+from inductor_cpu.ir.loop_nest import Buffer, View
+from inductor_cpu.ir.nodes import Attention, AttentionBackward
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.targets.cpu import Target
 

@@ -18,7 +18,7 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Scalar, Scan
+from inductor_cpu.ir.loop_nest import Scalar, Scan
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.targets.cpu import Target
 

@@ -23,7 +23,7 @@ from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ONE, Expr, Sym, const, of
 from inductor_cpu.ir.kernel import Phase
-from inductor_cpu.ir.nodes import Reduce, Scan
+from inductor_cpu.ir.loop_nest import Reduce, Scan
 
 #: The accumulator of each reduction.
 ACCUMULATOR: dict[str, str] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import constant_lanes, lane_order, within_a_vector
-from inductor_cpu.ir.nodes import Const, Index, Instr, Load, Scalar
+from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Scalar
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lt": operator.lt,

@@ -12,7 +12,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, const, divide_exact
 from inductor_cpu.ir.kernel import Kernel, VectorPlan
-from inductor_cpu.ir.nodes import Instr, Load, Store
+from inductor_cpu.ir.loop_nest import Instr, Load, Store
 
 #: The integer that holds two elements of so many bytes.
 PAIR: dict[int, torch.dtype] = {1: torch.int16, 2: torch.int32, 4: torch.int64}

@@ -11,7 +11,7 @@ from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.tuning import needs_alignment
 from inductor_cpu.ir.index import Sym, as_expr
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Const, Index, Instr, Load, Scalar
+from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Scalar
 
 #: More pieces than this make more code than they save work.
 MOST_PIECES = 4

@@ -13,7 +13,8 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
 from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Step, Strips
-from inductor_cpu.ir.nodes import Attention, AttentionBackward, Buffer, Extern, Ranking, SizeBinding, Templated, View
+from inductor_cpu.ir.loop_nest import Buffer, View
+from inductor_cpu.ir.nodes import Attention, AttentionBackward, Extern, Ranking, SizeBinding, Templated
 
 
 def build_plan(schedule: Schedule, symbols: Mapping[int, str], redzone: int = 0) -> ep.ExecutionPlan:

@@ -17,7 +17,7 @@ from inductor_cpu.codegen.analysis import Facts, store_operands
 from inductor_cpu.codegen.tiles import Tile
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Product
-from inductor_cpu.ir.nodes import Load, Reduce, Scalar, Store
+from inductor_cpu.ir.loop_nest import Load, Reduce, Scalar, Store
 from inductor_cpu.ir.ops import OPS
 
 #: How far ahead an access asks for memory: several times what is on its way at a time.

@@ -10,8 +10,9 @@ from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.ir.kernel import Product
+from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import Patches, View
+from inductor_cpu.ir.nodes import Patches
 
 #: The templates of convolutions: windows that are copied, and shifted images.
 _WINDOWS = ("../gemm/patches.h", "../gemm/shifted.h")

@@ -9,7 +9,8 @@ from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.index import Expr, product
-from inductor_cpu.ir.nodes import Buffer, Ranking
+from inductor_cpu.ir.loop_nest import Buffer
+from inductor_cpu.ir.nodes import Ranking
 from inductor_cpu.ir.plan import KernelSource
 
 _SPACE = "icpu::ranking"

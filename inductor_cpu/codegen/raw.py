@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Cast, Const, Instr, Load, Reduce, Scalar, Scan
+from inductor_cpu.ir.loop_nest import Cast, Const, Instr, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.numbers import round_to
 from inductor_cpu.ir.ops import LOW_PRECISION
 

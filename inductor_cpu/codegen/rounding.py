@@ -12,7 +12,7 @@ import torch
 
 from inductor_cpu.codegen.cxx import ROUND
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Reduce, Scalar, Scan
+from inductor_cpu.ir.loop_nest import Cast, Const, Index, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import LOW_PRECISION, OPS
 from inductor_cpu.ir.rewrite import operands, store_operands
 

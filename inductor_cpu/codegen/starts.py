@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Expr
 from inductor_cpu.ir.kernel import Kernel, Strips
-from inductor_cpu.ir.nodes import Instr, Load, Store
+from inductor_cpu.ir.loop_nest import Instr, Load, Store
 
 
 def starts(kernel: Kernel | Strips) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import torch
 from inductor_cpu.codegen.cxx import LANE
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Load
+from inductor_cpu.ir.loop_nest import Load
 from inductor_cpu.ir.scatter import is_scatter
 
 #: A second loop that is shorter than this leaves too much of a tile empty.

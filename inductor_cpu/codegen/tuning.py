@@ -10,7 +10,7 @@ import torch
 from inductor_cpu.codegen.analysis import Facts, size_of
 from inductor_cpu.ir.index import Expr, Sym, const, product
 from inductor_cpu.ir.kernel import Kernel, Phase
-from inductor_cpu.ir.nodes import Const, Load, Scalar, Scan
+from inductor_cpu.ir.loop_nest import Const, Load, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.scatter import is_scatter
 

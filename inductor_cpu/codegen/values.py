@@ -20,8 +20,8 @@ from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.kernel import SHORT_STRIDES, Product
+from inductor_cpu.ir.loop_nest import Cast, Const, Index, Load, Scalar, Store
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import may_fail
 

@@ -8,7 +8,7 @@ A kernel is one loop structure:
                 the phase's reductions and stores, and what they need
         stores that depend on outer loops only
 
-Bodies use the instructions of `ir/nodes.py`, but addresses are flat: `Load.index` and `Store.index` have exactly one
+Bodies use the instructions of `loop_nest`, but addresses are flat: `Load.index` and `Store.index` have exactly one
 expression, the offset in elements from the start of the buffer (SSA values inside it as %k symbols).
 """
 
@@ -20,7 +20,8 @@ from typing import Union
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Attention, AttentionBackward, Extern, Instr, Patches, Program, Ranking, Store, View
+from inductor_cpu.ir.loop_nest import Instr, Store, View
+from inductor_cpu.ir.nodes import Attention, AttentionBackward, Extern, Patches, Program, Ranking
 
 
 @dataclass(frozen=True)

@@ -12,28 +12,30 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel, Product, Schedule, Scored, Strips
-from inductor_cpu.ir.nodes import (
-    Attention,
-    AttentionBackward,
+from inductor_cpu.ir.loop_nest import (
     Buffer,
     Cast,
     Const,
-    Extern,
-    Gemm,
     Index,
-    InputSpec,
     Instr,
     Load,
     LoopNest,
-    Patches,
-    Program,
-    Ranking,
     Reduce,
     Scalar,
     Scan,
-    SizeBinding,
     Store,
     View,
+)
+from inductor_cpu.ir.nodes import (
+    Attention,
+    AttentionBackward,
+    Extern,
+    Gemm,
+    InputSpec,
+    Patches,
+    Program,
+    Ranking,
+    SizeBinding,
 )
 from inductor_cpu.ir.plan import (
     Alloc,

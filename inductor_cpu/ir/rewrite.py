@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym, of, value_symbol
-from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, as_expr, divide_exact, is_nonnegative
-from inductor_cpu.ir.nodes import Instr, Load, Store
+from inductor_cpu.ir.loop_nest import Instr, Load, Store
 
 
 def is_scatter(store: Store) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ZERO, is_nonnegative, upper_bound
 from inductor_cpu.ir.kernel import Kernel, Strips
-from inductor_cpu.ir.nodes import Load
+from inductor_cpu.ir.loop_nest import Load
 
 
 def unit_span(kernel: Kernel, share: int, buffer: str) -> int | None:

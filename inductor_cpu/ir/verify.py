@@ -10,24 +10,9 @@ import torch
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
 from inductor_cpu.ir.index import Expr, Sym, as_expr, of, product
 from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, Reduce, Scan, Store, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import (
-    Attention,
-    AttentionBackward,
-    Buffer,
-    Extern,
-    Gemm,
-    Load,
-    LoopNest,
-    Program,
-    Ranking,
-    Reduce,
-    Scan,
-    Store,
-    Templated,
-    View,
-    leaves,
-)
+from inductor_cpu.ir.nodes import Attention, AttentionBackward, Extern, Gemm, Program, Ranking, Templated, leaves
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.scatter import keeps_apart
 from inductor_cpu.ir.verify_body import (

@@ -10,7 +10,7 @@ import torch
 
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.ops import FLOAT8, LOOP_DTYPES, LOW_PRECISION, OPS, REDUCTIONS, SCANS, accepts, result_dtype
 from inductor_cpu.ir.rewrite import loop_symbols, operands, store_operands, value_position
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Step, Strips, kernels_of
-from inductor_cpu.ir.nodes import Buffer, Extern, Program, View, leaves
+from inductor_cpu.ir.loop_nest import Buffer, View
+from inductor_cpu.ir.nodes import Extern, Program, leaves
 from inductor_cpu.ir.strips import verify_strips
 from inductor_cpu.ir.verify import verify_kernel
 from inductor_cpu.ir.verify_body import Checker

@@ -9,7 +9,8 @@ import torch
 from torch import fx
 
 from inductor_cpu.ir.index import ZERO, Expr
-from inductor_cpu.ir.nodes import Attention, AttentionBackward, View
+from inductor_cpu.ir.loop_nest import View
+from inductor_cpu.ir.nodes import Attention, AttentionBackward
 from inductor_cpu.ir.operators import ATTENTION, ATTENTION_BACKWARD
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.registry import rule

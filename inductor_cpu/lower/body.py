@@ -8,7 +8,7 @@ import torch
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, as_expr, of, value_symbol
-from inductor_cpu.ir.nodes import Cast, Const, Index, Load, Reduce, Scalar
+from inductor_cpu.ir.loop_nest import Cast, Const, Index, Load, Reduce, Scalar
 from inductor_cpu.ir.numbers import round_to, wrapped
 from inductor_cpu.ir.ops import FLOAT8, result_dtype
 from inductor_cpu.ir.rewrite import Editor, value_positions

@@ -19,7 +19,8 @@ import torch
 from torch import fx
 
 from inductor_cpu.ir.index import ONE, ZERO, Expr
-from inductor_cpu.ir.nodes import Gemm, Load, LoopNest, Node, Store
+from inductor_cpu.ir.loop_nest import Load, LoopNest, Store
+from inductor_cpu.ir.nodes import Gemm, Node
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.pointwise import aten

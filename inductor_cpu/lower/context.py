@@ -13,7 +13,8 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ONE, Expr, product, recombine
-from inductor_cpu.ir.nodes import Buffer, LoopNest, Node, Store, View
+from inductor_cpu.ir.loop_nest import Buffer, LoopNest, Store, View
+from inductor_cpu.ir.nodes import Node
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.sizes import size_expr, size_exprs, stride_exprs

@@ -9,7 +9,7 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
-from inductor_cpu.ir.nodes import Store
+from inductor_cpu.ir.loop_nest import Store
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.pointwise import aten, operand, prims

@@ -16,7 +16,8 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, as_expr
-from inductor_cpu.ir.nodes import Attention, Blocks, LoopNest, Store
+from inductor_cpu.ir.loop_nest import LoopNest, Store
+from inductor_cpu.ir.nodes import Attention, Blocks
 from inductor_cpu.ir.operators import FLEX_ATTENTION, FLEX_KERNEL
 from inductor_cpu.lower.body import Body, Number
 from inductor_cpu.lower.context import Lowering, PointFunction, contiguous_strides, dense_strides, meta_of

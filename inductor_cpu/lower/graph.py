@@ -14,7 +14,8 @@ from torch.utils import _pytree as pytree
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, Sym, of
-from inductor_cpu.ir.nodes import Buffer, Extern, InputSpec, Program, SizeBinding, View
+from inductor_cpu.ir.loop_nest import Buffer, View
+from inductor_cpu.ir.nodes import Extern, InputSpec, Program, SizeBinding
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from inductor_cpu.lower import aliases, extern, float8, in_place, residual
 from inductor_cpu.lower.computed import definition, size_function

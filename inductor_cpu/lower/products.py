@@ -8,8 +8,9 @@ import torch
 from torch import fx
 
 from inductor_cpu.ir.index import ONE, Expr, as_expr
+from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import Gemm, Patches, View
+from inductor_cpu.ir.nodes import Gemm, Patches
 from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR, SCALE_SHIFT
 from inductor_cpu.ir.windows import pieces_of
 from inductor_cpu.lower.body import Body

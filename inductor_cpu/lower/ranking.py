@@ -9,7 +9,8 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, as_expr
-from inductor_cpu.ir.nodes import Ranking, View
+from inductor_cpu.ir.loop_nest import View
+from inductor_cpu.ir.nodes import Ranking
 from inductor_cpu.lower.context import Lowering, contiguous_strides
 from inductor_cpu.lower.pointwise import aten
 from inductor_cpu.lower.registry import rule

@@ -14,7 +14,7 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, of
-from inductor_cpu.ir.nodes import Scan, Store
+from inductor_cpu.ir.loop_nest import Scan, Store
 from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of

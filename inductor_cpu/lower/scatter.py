@@ -10,7 +10,7 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
-from inductor_cpu.ir.nodes import Scalar, Store
+from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from inductor_cpu.ir.nodes import Cast
+from inductor_cpu.ir.loop_nest import Cast
 from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.body import Body, Number
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr, const, loop_var, of, product
 from inductor_cpu.ir.kernel import Kernel, KernelArg, VectorPlan
-from inductor_cpu.ir.nodes import Buffer, Gemm, Load, LoopNest
+from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest
+from inductor_cpu.ir.nodes import Gemm
 from inductor_cpu.schedule.cost import body_cost
 from inductor_cpu.schedule.epilogue import block_nest, block_vectors, epilogue_work, product_args, product_sizes
 from inductor_cpu.schedule.flat import (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from inductor_cpu.ir.index import ONE, ZERO, Expr, Sym, as_expr, loop_var, of, product
 from inductor_cpu.ir.kernel import VectorPlan
-from inductor_cpu.ir.nodes import Buffer, Instr, Load, LoopNest, Reduce, Scan, Store
+from inductor_cpu.ir.loop_nest import Buffer, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, needed_by, prune, store_operands
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import merge_loops, substitute_loops

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.nodes import Instr, Load, Reduce, Scalar, Scan
+from inductor_cpu.ir.loop_nest import Instr, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
 
 #: What an unknown size counts as in a comparison.

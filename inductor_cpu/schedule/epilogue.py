@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of, recombine, size_symbol
 from inductor_cpu.ir.kernel import KernelArg, Product, VectorPlan
+from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel
-from inductor_cpu.ir.nodes import Buffer, Gemm, Load, LoopNest, Patches, View
+from inductor_cpu.ir.nodes import Gemm, Patches
 from inductor_cpu.schedule.cost import body_cost
 from inductor_cpu.schedule.flat import substitute_loops
 from inductor_cpu.schedule.vectorize import plan_vectors

@@ -12,7 +12,7 @@ from itertools import count
 import torch
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, loop_var, of, recombine
-from inductor_cpu.ir.nodes import Buffer, Cast, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
+from inductor_cpu.ir.loop_nest import Buffer, Cast, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.ops import identity
 from inductor_cpu.ir.rewrite import Copier, Editor, prune
 from inductor_cpu.ir.scatter import is_scatter, reads_what_others_write

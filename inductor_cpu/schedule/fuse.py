@@ -14,7 +14,8 @@ from math import prod
 from typing import Union
 
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of
-from inductor_cpu.ir.nodes import Extern, Gemm, Load, LoopNest, Node, Program, Reduce, Scan, Store, Templated
+from inductor_cpu.ir.loop_nest import Load, LoopNest, Reduce, Scan, Store
+from inductor_cpu.ir.nodes import Extern, Gemm, Node, Program, Templated
 from inductor_cpu.ir.rewrite import Copier, Editor, operands
 from inductor_cpu.schedule.flat import expressions, fixes_order, merge_loops, substitute_loops
 from inductor_cpu.schedule.lifetimes import Lifetimes

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, of
-from inductor_cpu.ir.nodes import Const, Extern, Load, LoopNest, Node, Program, Scalar
+from inductor_cpu.ir.loop_nest import Const, Load, LoopNest, Scalar
+from inductor_cpu.ir.nodes import Extern, Node, Program
 from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
 from inductor_cpu.ir.rewrite import Copier, Editor, operands, prune
 from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from inductor_cpu.ir.index import Expr, const, is_nonnegative
-from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, LoopNest, Scalar
+from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, LoopNest, Scalar
 from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import Copier, Editor, prune, value_position
 

@@ -11,7 +11,8 @@ from itertools import accumulate
 from math import prod
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.nodes import LoopNest, Node, Program
+from inductor_cpu.ir.loop_nest import LoopNest
+from inductor_cpu.ir.nodes import Node, Program
 from inductor_cpu.schedule.cost import hint
 from inductor_cpu.schedule.uses import reads_of, result_buffers
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr, const, product
 from inductor_cpu.ir.kernel import ArenaPlace, Kernel, Scored, Step, Strips
-from inductor_cpu.ir.nodes import Buffer, Load
+from inductor_cpu.ir.loop_nest import Buffer, Load
 from inductor_cpu.schedule.uses import reads_of, writes_of
 
 #: Every place starts on a cache line.

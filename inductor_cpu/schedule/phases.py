@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Phase
-from inductor_cpu.ir.nodes import Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.rewrite import loop_symbols, needed_by, operands, store_operands
 

@@ -12,7 +12,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Load
+from inductor_cpu.ir.loop_nest import Load
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
 from inductor_cpu.schedule.cost import hint, points
 

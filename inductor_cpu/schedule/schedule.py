@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Schedule, Scored, Step, kernels_of
-from inductor_cpu.ir.nodes import Attention, Buffer, LoopNest, Program
+from inductor_cpu.ir.loop_nest import Buffer, LoopNest
+from inductor_cpu.ir.nodes import Attention, Program
 from inductor_cpu.ir.rewrite import prune
 from inductor_cpu.schedule import roofline
 from inductor_cpu.schedule.build import build_kernel

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym, loop_var, of, recombine, size_symbol
 from inductor_cpu.ir.kernel import Kernel, Scored
-from inductor_cpu.ir.nodes import Attention, Buffer, Load, LoopNest
+from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest
+from inductor_cpu.ir.nodes import Attention
 from inductor_cpu.schedule.build import kernel_args, size_symbols
 from inductor_cpu.schedule.cost import body_cost
 from inductor_cpu.schedule.flat import flatten, substitute_loops

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from inductor_cpu.ir.index import Sym, loop_var, of
 from inductor_cpu.ir.kernel import VectorPlan
-from inductor_cpu.ir.nodes import LoopNest
+from inductor_cpu.ir.loop_nest import LoopNest
 from inductor_cpu.ir.scatter import is_scatter, keeps_apart, reads_what_others_write
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import substitute_loops

@@ -12,7 +12,8 @@ from dataclasses import replace
 from math import gcd
 
 from inductor_cpu.ir.kernel import Kernel, KernelArg, Step, Strips, kernels_of
-from inductor_cpu.ir.nodes import Buffer, Program
+from inductor_cpu.ir.loop_nest import Buffer
+from inductor_cpu.ir.nodes import Program
 from inductor_cpu.ir.rewrite import may_fail
 from inductor_cpu.ir.strips import unit_span
 from inductor_cpu.schedule.memory import step_reads, step_writes

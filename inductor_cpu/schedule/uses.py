@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.nodes import Extern, Gemm, Load, LoopNest, Node, Program, Templated, View
+from inductor_cpu.ir.loop_nest import Load, LoopNest, View
+from inductor_cpu.ir.nodes import Extern, Gemm, Node, Program, Templated
 
 
 def views_in(value: Any) -> Iterator[View]:

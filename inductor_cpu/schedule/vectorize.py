@@ -16,7 +16,7 @@ import torch
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import SHORT_STRIDES, VectorPlan
 from inductor_cpu.ir.lane_order import constant_lanes, lane_order, within_a_vector
-from inductor_cpu.ir.nodes import Index, Instr, Load, Reduce, Scan, Store
+from inductor_cpu.ir.loop_nest import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
 from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
 from inductor_cpu.ir.scatter import is_scatter, keeps_apart, reads_what_others_write

@@ -8,7 +8,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.kernel import Kernel, KernelArg, Phase, VectorPlan
-from inductor_cpu.ir.nodes import Cast, Const, Index, Instr, Load, Reduce, Scalar, Store
+from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Store
 from inductor_cpu.ir.ops import OPS
 
 LANES = {"avx512": 16, "avx2": 8, "scalar": 0}

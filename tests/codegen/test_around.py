@@ -12,7 +12,7 @@ import inductor_cpu
 from inductor_cpu.codegen import around
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.around import LEAST_BYTES, stores_around
-from inductor_cpu.ir.nodes import Load
+from inductor_cpu.ir.loop_nest import Load
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
 

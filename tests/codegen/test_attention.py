@@ -17,7 +17,8 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import snapshot
 from inductor_cpu.ir.attention import ATTENTION_KERNELS, attend
 from inductor_cpu.ir.index import ZERO
-from inductor_cpu.ir.nodes import Attention, Buffer, View
+from inductor_cpu.ir.loop_nest import Buffer, View
+from inductor_cpu.ir.nodes import Attention
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.paths import prelude

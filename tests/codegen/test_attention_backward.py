@@ -16,7 +16,8 @@ from inductor_cpu.codegen.attention import generate_attention_backward
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.attention import attend, attend_backward
 from inductor_cpu.ir.index import ZERO
-from inductor_cpu.ir.nodes import AttentionBackward, Buffer, View
+from inductor_cpu.ir.loop_nest import Buffer, View
+from inductor_cpu.ir.nodes import AttentionBackward
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.paths import prelude
 from inductor_cpu.runtime.cache import open_cache

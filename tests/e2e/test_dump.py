@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from inductor_cpu import pipeline
+from inductor_cpu.codegen import generate
 from inductor_cpu.ir.plan import KernelSource
 from tests.e2e.support import Function
 
@@ -79,7 +79,7 @@ def test_repro_shows_a_wrong_kernel_and_that_the_program_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = dump(tmp_path, lambda x: x.exp() + 1, torch.randn(40))
-    right = pipeline.generate
+    right = generate.generate
 
     def wrong(*args: Any) -> KernelSource:
         source = right(*args)
@@ -87,7 +87,7 @@ def test_repro_shows_a_wrong_kernel_and_that_the_program_is_right(
         symbol = source.symbol[:-4] + "beef"
         return KernelSource(symbol, source.label, code.replace(source.symbol, symbol))
 
-    monkeypatch.setattr(pipeline, "generate", wrong)
+    monkeypatch.setattr(generate, "generate", wrong)
     assert run_repro(folder) == 1
     icpu, interpreter = capsys.readouterr().out.split("debug_interpret:")
     assert "DIFFERENT" in icpu
@@ -100,7 +100,7 @@ def test_repro_of_a_failing_compile_is_written_and_shows_the_error(
     def fail(*_: Any) -> KernelSource:
         raise ValueError("no code today")
 
-    monkeypatch.setattr(pipeline, "generate", fail)
+    monkeypatch.setattr(generate, "generate", fail)
     with pytest.raises(Exception, match="no code today"):
         dump(tmp_path, lambda x: x.exp(), torch.randn(40))
     (folder,) = tmp_path.iterdir()

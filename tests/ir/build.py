@@ -9,7 +9,8 @@ import torch
 
 from inductor_cpu.ir.index import ZERO, Expr, IntoExpr, Sym, as_expr, loop_var, of
 from inductor_cpu.ir.kernel import Kernel, KernelArg, Phase, VectorPlan
-from inductor_cpu.ir.nodes import Buffer, InputSpec, Instr, Load, LoopNest, Program, Store, View
+from inductor_cpu.ir.loop_nest import Buffer, Instr, Load, LoopNest, Store, View
+from inductor_cpu.ir.nodes import InputSpec, Program
 
 F32 = torch.float32
 

@@ -8,24 +8,13 @@ import pytest
 import torch
 
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir import interpret
+from inductor_cpu.ir import interpret_loops
 from inductor_cpu.ir.index import ZERO, as_expr, of, size_symbol, value_symbol
-from inductor_cpu.ir.interpret import run, run_kernel
+from inductor_cpu.ir.interpret import run
+from inductor_cpu.ir.interpret_loops import run_kernel
 from inductor_cpu.ir.kernel import Kernel, Phase
-from inductor_cpu.ir.nodes import (
-    Buffer,
-    Cast,
-    Const,
-    Extern,
-    Index,
-    InputSpec,
-    Program,
-    Reduce,
-    Scalar,
-    SizeBinding,
-    Store,
-    View,
-)
+from inductor_cpu.ir.loop_nest import Buffer, Cast, Const, Index, Reduce, Scalar, Store, View
+from inductor_cpu.ir.nodes import Extern, InputSpec, Program, SizeBinding
 from tests.ir.build import F32, at, buffer, exprs, kernel, load, loops, nest, program, whole
 
 I64 = torch.int64
@@ -45,7 +34,7 @@ def test_pointwise_with_a_transposed_operand() -> None:
 
 
 def test_grids_larger_than_a_chunk_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpret, "CHUNK_POINTS", 7)
+    monkeypatch.setattr(interpret_loops, "CHUNK_POINTS", 7)
     x, y = torch.randn(9, 5), torch.randn(5, 9)
     (out,) = run(add_transposed(9, 5), [x, y])
     assert torch.equal(out, x + y.t())

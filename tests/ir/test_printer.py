@@ -8,7 +8,8 @@ import torch
 
 from inductor_cpu.ir.index import as_expr, of, size_symbol
 from inductor_cpu.ir.kernel import ArenaPlace, Phase, Schedule, VectorPlan
-from inductor_cpu.ir.nodes import Cast, Const, Extern, Index, Reduce, Scalar, SizeBinding, Store
+from inductor_cpu.ir.loop_nest import Cast, Const, Index, Reduce, Scalar, Store
+from inductor_cpu.ir.nodes import Extern, SizeBinding
 from inductor_cpu.ir.plan import (
     Alloc,
     ArenaRef,

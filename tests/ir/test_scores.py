@@ -12,7 +12,8 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ZERO, as_expr
 from inductor_cpu.ir.interpret import run
 from inductor_cpu.ir.kernel import Scored
-from inductor_cpu.ir.nodes import Attention, Blocks, Const, Program, Scalar, Store
+from inductor_cpu.ir.loop_nest import Const, Scalar, Store
+from inductor_cpu.ir.nodes import Attention, Blocks, Program
 from inductor_cpu.ir.printer import show
 from inductor_cpu.ir.verify import verify_program
 from inductor_cpu.ir.verify_schedule import verify_schedule

@@ -13,22 +13,8 @@ import torch
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ZERO, Expr, as_expr, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import ArenaPlace, Kernel, KernelArg, Phase, Schedule, VectorPlan
-from inductor_cpu.ir.nodes import (
-    Buffer,
-    Cast,
-    Const,
-    Extern,
-    Index,
-    InputSpec,
-    Instr,
-    Load,
-    Program,
-    Reduce,
-    Scalar,
-    SizeBinding,
-    Store,
-    View,
-)
+from inductor_cpu.ir.loop_nest import Buffer, Cast, Const, Index, Instr, Load, Reduce, Scalar, Store, View
+from inductor_cpu.ir.nodes import Extern, InputSpec, Program, SizeBinding
 from inductor_cpu.ir.verify import verify_kernel, verify_program
 from inductor_cpu.ir.verify_schedule import verify_schedule
 from tests.ir.build import F32, at, buffer, exprs, kernel, load, loops, nest, program, whole

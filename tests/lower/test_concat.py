@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from inductor_cpu.ir.nodes import Load, LoopNest, Program
+from inductor_cpu.ir.loop_nest import Load, LoopNest
+from inductor_cpu.ir.nodes import Program
 from tests.e2e.support import assert_like_eager, compile_counted
 from tests.lower.harness import check, lower
 

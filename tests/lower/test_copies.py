@@ -9,7 +9,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu.ir.interpret import run
-from inductor_cpu.ir.nodes import LoopNest
+from inductor_cpu.ir.loop_nest import LoopNest
 from inductor_cpu.lower.graph import lower_graph
 from tests.e2e.support import assert_like_eager
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inductor_cpu.ir.interpret import run
-from inductor_cpu.ir.nodes import LoopNest
+from inductor_cpu.ir.loop_nest import LoopNest
 from inductor_cpu.ir.verify import verify_program
 from tests.e2e.support import compile_counted
 from tests.lower.harness import check, lower

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from inductor_cpu.ir.nodes import LoopNest
+from inductor_cpu.ir.loop_nest import LoopNest
 from tests.lower.accuracy import check_accurate, check_exact, interpreted
 from tests.lower.harness import lower
 

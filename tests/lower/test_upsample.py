@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inductor_cpu.ir.nodes import LoopNest, Scalar
+from inductor_cpu.ir.loop_nest import LoopNest, Scalar
 from tests.lower.accuracy import check_accurate, check_exact, interpreted
 from tests.lower.harness import lower
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from inductor_cpu.ir.nodes import LoopNest, Program
+from inductor_cpu.ir.loop_nest import LoopNest
+from inductor_cpu.ir.nodes import Program
 from tests.lower.harness import check, externs, lower
 
 

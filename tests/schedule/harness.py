@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from inductor_cpu.ir import interpret
+from inductor_cpu.ir.interpret_loops import run_kernel
 from inductor_cpu.ir.kernel import Kernel, Schedule, Strips
-from inductor_cpu.ir.nodes import Buffer, Extern, Load, Program, Ranking
+from inductor_cpu.ir.loop_nest import Buffer, Load
+from inductor_cpu.ir.nodes import Extern, Program, Ranking
 from inductor_cpu.ir.verify import verify_program
 from inductor_cpu.ir.verify_schedule import verify_schedule
 from inductor_cpu.schedule.schedule import schedule_program
@@ -76,7 +78,7 @@ class ScheduleRun(interpret._Run):
         for arg in kernel.args:
             self.provide(arg.buffer)
         known = {symbol: self.symbols[symbol] for symbol in kernel.sizes}
-        interpret.run_kernel(kernel, {arg.buffer: self.tensors[arg.buffer] for arg in kernel.args}, known)
+        run_kernel(kernel, {arg.buffer: self.tensors[arg.buffer] for arg in kernel.args}, known)
 
     @staticmethod
     def _check_arguments(kernel: Kernel) -> None:

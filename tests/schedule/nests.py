@@ -14,7 +14,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, const, loop_var, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Buffer, Cast, Const, Instr, Load, LoopNest, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.loop_nest import Buffer, Cast, Const, Instr, Load, LoopNest, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.rewrite import prune, value_position
 
 I64, F32, BOOL = torch.int64, torch.float32, torch.bool

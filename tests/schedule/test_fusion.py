@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from inductor_cpu.ir.kernel import Kernel, Schedule
-from inductor_cpu.ir.nodes import Load, Store
+from inductor_cpu.ir.loop_nest import Load, Store
 from tests.schedule.harness import kernels, only_kernel, scheduled
 
 Tensor = torch.Tensor

@@ -8,7 +8,8 @@ import torch
 from torch.special import bessel_j0
 
 from inductor_cpu.ir.index import of, size_symbol
-from inductor_cpu.ir.nodes import Extern, Scalar, SizeBinding, Store
+from inductor_cpu.ir.loop_nest import Scalar, Store
+from inductor_cpu.ir.nodes import Extern, SizeBinding
 from inductor_cpu.schedule.memory import ALIGN
 from tests.ir.build import at, buffer, load, loops, nest, program, whole
 from tests.schedule.harness import check_program, place_ranges, scheduled

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from inductor_cpu.ir.index import of, size_symbol
-from inductor_cpu.ir.nodes import Cast, Extern, Index, LoopNest, Program, Reduce, Scalar, Store, View
+from inductor_cpu.ir.loop_nest import Cast, Index, LoopNest, Reduce, Scalar, Store, View
+from inductor_cpu.ir.nodes import Extern, Program
 from tests.ir.build import F32, at, buffer, exprs, load, loops, nest, program, whole
 from tests.schedule.harness import check_program, kernels, only_kernel
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from inductor_cpu.ir.index import of
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.nodes import Scalar, Store
+from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.printer import show
 from inductor_cpu.ir.verify import verify_kernel
 from inductor_cpu.schedule.build import build_kernel

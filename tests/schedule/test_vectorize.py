@@ -7,7 +7,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, const, loop_var, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import VectorPlan
-from inductor_cpu.ir.nodes import Cast, Instr, Load, LoopNest, Reduce, Store
+from inductor_cpu.ir.loop_nest import Cast, Instr, Load, LoopNest, Reduce, Store
 from inductor_cpu.ir.scatter import keeps_apart
 from inductor_cpu.schedule.share import parallel_depth, share
 from inductor_cpu.schedule.vectorize import Reason, access_kind, plan_vectors
