@@ -152,15 +152,16 @@ def from_sympy(expr: sympy.Expr, env: ShapeEnv) -> Expr:
 
 def _guarded(expr: sympy.Expr, env: ShapeEnv) -> sympy.Expr | None:
     """What a guard says that a quotient by a size equals, if that has smaller quotients by sizes: `s // (s // 2)`,
-    which a view as `(-1, 2)` makes, is 2. The index algebra knows no guards, and would see two different strides."""
+    which a view as `(-1, 2)` makes, is 2. The index algebra knows no guards, and would see two different strides.
+    A guard may name a size that this graph does not have, as one that another guard says is 3: no answer then."""
     if not expr.args[1].free_symbols:
         return None
     equal = [guard.expr.args for guard in env.guards if isinstance(guard.expr, sympy.Eq)]
     numbers = {left: right for left, right in equal if right.is_Integer}
     for pair in equal:
         if expr in pair:
-            other = pair[pair[0] == expr].xreplace(numbers)
-            if _quotients(other) < _quotients(expr):
+            other = env.replace(pair[pair[0] == expr].xreplace(numbers))
+            if other.free_symbols <= expr.free_symbols and _quotients(other) < _quotients(expr):
                 return other
     return None
 

@@ -137,3 +137,14 @@ def test_a_view_of_rows_whose_length_is_a_sum_is_still_a_view() -> None:
     every_second, whole = compiled(x)
     torch.testing.assert_close((every_second, whole), both(x))
     assert every_second.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr()
+
+
+@torch.no_grad()
+def test_a_guard_on_a_quotient_may_name_a_size_that_is_no_input_of_the_graph() -> None:
+    def scaled(x: Tensor, scale: Tensor) -> Tensor:
+        return scale / (x.reshape(-1, 3, 1).abs() + 1)
+
+    compiled = torch.compile(scaled, backend="icpu", dynamic=True)
+    for size in (65, 12):
+        x, scale = torch.randn(size, 33), torch.randn(1, 3, 1)
+        torch.testing.assert_close(compiled(x, scale), scaled(x, scale))
