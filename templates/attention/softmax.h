@@ -84,6 +84,7 @@ inline ICPU_INLINE bool any_above(Reg<float> a, float bound) {
 // What is known of a row after some blocks of keys: the score whose weight is 1, and sums of weights in lanes.
 struct Running {
   float base = -kInf<float>;
+  bool outgrown = false;  // whether a later block had scores far above the base: the next one may, too
   Reg<float> sums = {};
 };
 
@@ -125,17 +126,21 @@ struct Softmax {
   //
   // The base need not be the largest score: weights are floats, or bf16 with the same exponents, so any base does that
   // leaves them in range. The row's first score usually does, or, as a mask may be against that key, the largest of the
-  // first vector. Where a weight would exceed 2^kRange, the largest score of the block becomes the base.
+  // first vector. Where a weight would exceed 2^kRange, the largest score of the block becomes the base. If that was not
+  // the first block, scores rise along the keys: the largest is looked for first from then on, not weights made twice.
   static ICPU_INLINE float row(const float* scores, int64_t keys, int64_t end, bool first, float unit,
                                Running& running, Element* weights) {
     if (first) running.base = masked ? largest_of(or_else(keys, load_reg(scores), -kInf<float>)) : scores[0];
-    if (running.base > -kInf<float> && weigh<true>(scores, keys, end, unit, running, weights)) return 1;
+    if (running.base > -kInf<float> && !running.outgrown) {
+      if (weigh<true>(scores, keys, end, unit, running, weights)) return 1;
+      running.outgrown = !first;
+    }
     return rebase(scores, keys, end, unit, running, weights);
   }
 
   static __attribute__((noinline)) float rebase(const float* scores, int64_t keys, int64_t end, float unit,
                                                 Running& running, Element* weights) {
-    const float before = running.base, now = largest(scores, keys);
+    const float before = running.base, most = largest(scores, keys), now = most <= before ? before : most;
     if (now == -kInf<float>) {  // no key so far
       for (int64_t panel = 0; panel < end / Micro::kColumns; ++panel) {
         const Reg<float> none[kVectors] = {};

@@ -278,5 +278,23 @@ def test_special_values_spread_as_in_a_softmax(kernel: str, isa: str, dtype: tor
     assert error(out[0, 0, rows][:, kept], exact[0, 0, rows][:, kept]) <= BOUND[dtype]
 
 
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_scores_that_rise_or_fall_along_the_keys_outgrow_one_base_after_the_other(
+    kernel: str, isa: str, dtype: torch.dtype
+) -> None:
+    q, k, v = torch.randn(1, 1, 40, 32).to(dtype), torch.randn(1, 1, 1400, 32).to(dtype), torch.randn(1, 1, 1400, 32)
+    v = v.to(dtype)
+    place = torch.arange(1400.0)
+    slopes = torch.linspace(-1, 1, 40).view(1, 1, 40, 1)
+    mask = torch.where(place < 700, place, 1400 - place) / 10 * slopes
+    mask[..., 4, 300:600] = -math.inf  # a block without any key between others
+    mask = mask.to(dtype)
+    out, sums = run(functions(kernel, isa)[dtype, "added", 0.3, False], 0.3, q, k, v, mask)
+    exact, exact_sums = reference(q, k, v, mask, 0.3, False)
+    rounding = 70 * 2**-24  # of the largest scores
+    assert error(out, exact) <= BOUND[dtype] + rounding
+    torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=SUM_BOUND[kernel])
+
+
 def test_every_isa_of_the_table_is_known() -> None:
     assert {isa for row in ATTENTION_KERNELS.values() for isa in row.isas} <= BITS.keys()
