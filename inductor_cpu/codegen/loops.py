@@ -31,6 +31,7 @@ ACCUMULATOR: dict[str, str] = {
     "prod": "Prod",
     "max": "Max",
     "min": "Min",
+    "fmax": "NumberMax",
     "any": "Any",
     "all": "All",
     "argmax": "ArgMax",

@@ -24,12 +24,12 @@ COMMUTING = frozenset({"neg", "abs", "relu", "maximum", "minimum", "where"})
 KEEPS_NAN_PLAIN = frozenset(
     {
         *("neg", "abs", "sign", "relu", "add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "where"),
-        *("floor", "ceil", "round", "trunc", "sqrt", "rsqrt", "reciprocal", "copysign"),
+        *("floor", "ceil", "round", "trunc", "sqrt", "rsqrt", "reciprocal", "copysign", "quotient"),
         *("exp", "tanh", "erf", "sigmoid"),
     }
 )
 
-_PLAIN_FOLDS = frozenset({"sum", "prod", "max", "min"})
+_PLAIN_FOLDS = frozenset({"sum", "prod", "max", "min", "fmax"})
 
 
 class Rounding:
@@ -86,7 +86,7 @@ class Rounding:
             elif self._inexact(k):
                 found.append(not self.waits[k])
             elif isinstance(instr, Reduce):
-                found.append(instr.kind in ("max", "min") and found[instr.arg])
+                found.append(instr.kind in ("max", "min", "fmax") and found[instr.arg])
             else:
                 found.append(not isinstance(instr, Scan) and all(found[j] for j in operands(instr)))
         return tuple(found)

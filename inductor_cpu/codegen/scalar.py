@@ -100,6 +100,7 @@ SCALAR: dict[str, Row] = {
     "lshift": Row(int="icpu::lshift({0}, {1})"),
     "rshift": Row(int="icpu::rshift({0}, {1})"),
     "where": Row(*["{0} ? {1} : {2}"] * 3),
+    "quotient": Row(float="{0} / {1}"),
     "check_index": Row(int="icpu::check_index({0}, {1}, status)"),
     "check_element": Row(int="icpu::check_element({0}, {1}, status)"),
 }

@@ -57,6 +57,7 @@ VECTOR: dict[str, Row] = {
     "lshift": Row(int="icpu::lshift<{T}>({0}, {1})"),
     "rshift": Row(int="icpu::rshift<{T}>({0}, {1})"),
     "where": Row(*["icpu::select({0}, {1}, {2})"] * 3),
+    "quotient": Row(float="icpu::quotient({0}, {1}, {2})"),
     "check_index": Row(int="icpu::check_index({0}, {1}, {lanes}, status)"),
     "check_element": Row(int="icpu::check_element({0}, {1}, {lanes}, status)"),
 }

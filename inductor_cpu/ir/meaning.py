@@ -7,6 +7,7 @@ that each op is computed in f32 and rounded once, as eager does. Only a `Const` 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -132,6 +133,7 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "lshift": torch.bitwise_left_shift,
     "rshift": torch.bitwise_right_shift,
     "where": torch.where,
+    "quotient": lambda a, b, inverse: torch.div(a, b),
     "check_index": _check_index,
     "check_element": _check_element,
 }
@@ -161,6 +163,7 @@ REDUCTION_MEANING: dict[str, Callable[[Tensor], Tensor]] = {
     "prod": lambda value: torch.prod(value, dim=-1, dtype=value.dtype),
     "max": lambda value: torch.amax(value, dim=-1),
     "min": lambda value: torch.amin(value, dim=-1),
+    "fmax": lambda value: torch.amax(torch.where(torch.isnan(value), -math.inf, value), dim=-1),
     "any": lambda value: torch.any(value, dim=-1),
     "all": lambda value: torch.all(value, dim=-1),
     "argmax": _flat_arg(torch.argmax),

@@ -84,6 +84,8 @@ _TABLE: list[OpRow] = [
     *_rows("lshift rshift", 2, "same", "int"),
     # ternary: where(condition: bool, a, b), a and b of one dtype
     *_rows("where", 3, "same", "any", exact=True),
+    # quotient(a, b, 1 / b): a / b of numbers a >= 0 and b >= 1, or NaN; last bits of tiny results may be others
+    *_rows("quotient", 3, "same", "float", cost=3),
     # check_index(value: int64, size: int64): value + size if negative; out of range: 0, and the kernel reports an error
     # check_element: the same without the wrapping, and the error is another one
     *_rows("check_index check_element", 2, "same", "int", cost=3),
@@ -92,8 +94,9 @@ _TABLE: list[OpRow] = [
 OPS: dict[str, OpRow] = {row.name: row for row in _TABLE}
 
 #: Reductions: kind -> identity is a property of kind and dtype (see `identity`). argmax and argmin give int64, the
-#: position in the flattened reduction range, the first one on ties; NaN wins. any and all are over bool.
-REDUCTIONS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"})
+#: position in the flattened reduction range, the first one on ties; NaN wins, but in fmax, the largest number. any and
+#: all are over bool.
+REDUCTIONS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "fmax", "any", "all", "argmax", "argmin"})
 
 #: Folds that a scan has.
 SCANS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "argmax", "argmin", "logaddexp"})
@@ -135,7 +138,7 @@ def identity(kind: str, dtype: torch.dtype) -> int | float | bool:
         return False if dtype == torch.bool else 0
     if kind in ("prod", "all"):
         return True if dtype == torch.bool else 1
-    lowest = kind in ("max", "argmax")
+    lowest = kind in ("max", "fmax", "argmax")
     if dtype == torch.bool:
         return not lowest
     if dtype.is_floating_point:

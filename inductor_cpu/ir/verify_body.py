@@ -149,6 +149,8 @@ def _check_reduce(check: Checker, instr: Reduce | Scan, arg: torch.dtype) -> Non
     if isinstance(instr, Scan) and arg == torch.bool:
         check.fail("a scan does not take bool")
     boolean, either = kind in ("any", "all"), kind in ("max", "min", "argmax", "argmin")
+    if kind == "fmax" and not arg.is_floating_point:
+        check.fail(f"fmax does not take {arg}")
     if not either and (arg == torch.bool) != boolean:
         check.fail(f"{kind} does not take {arg}")
     if kind in ("sum", "prod") and arg in LOW_PRECISION:

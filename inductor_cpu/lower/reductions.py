@@ -31,7 +31,7 @@ Finish = Callable[[Body, int, tuple[Expr, ...]], int]
 _FEW_RESULTS = 16
 _MANY_ELEMENTS = 32768
 _CHUNKS = range(64, 7, -1)
-_SPLITTABLE = frozenset({"sum", "prod", "max", "min", "any", "all"})
+_SPLITTABLE = frozenset({"sum", "prod", "max", "min", "fmax", "any", "all"})
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

@@ -24,10 +24,11 @@ def _shifted(x: TensorValue, shift: TensorValue, acc: torch.dtype) -> Element:
 
 
 def _exponentials(
-    ctx: Lowering, node: fx.Node, x: TensorValue, axes: Axes, acc: torch.dtype
+    ctx: Lowering, node: fx.Node, x: TensorValue, axes: Axes, acc: torch.dtype, kind: str
 ) -> tuple[TensorValue, TensorValue, TensorValue]:
-    """(largest element, exp(x - largest), sum of those) along the axes."""
-    largest = fold(ctx, node, axes, "max", loader(x, acc), acc)
+    """(largest element by the fold `kind`, exp(x - largest), sum of those) along the axes. The sum is NaN if any
+    element is, so that the largest number ("fmax") will do where nothing but the sum is used."""
+    largest = fold(ctx, node, axes, kind, loader(x, acc), acc)
     shifted = _shifted(x, largest, acc)
     powers = ctx.pointwise(node, lambda body, at: body.op("exp", shifted(body, at)), dtype=acc)
     return largest, powers, fold(ctx, node, axes, "sum", loader(powers), acc)
@@ -36,19 +37,25 @@ def _exponentials(
 @rule(aten._softmax.default)
 def softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, half_to_float: bool) -> TensorValue:
     """exp(x - max) / sum. A row of -inf gives NaN."""
-    _, powers, total = _exponentials(ctx, node, x, axes_of(x, dim), accumulator(x.dtype))
-    return ctx.pointwise(node, lambda body, at: body.op("div", body.load(powers, at), body.load(total, at)))
+    _, powers, total = _exponentials(ctx, node, x, axes_of(x, dim), accumulator(x.dtype), "fmax")
+    return ctx.pointwise(node, lambda body, at: _share(body, powers, total, at))
+
+
+def _share(body: Body, powers: TensorValue, total: TensorValue, at: tuple[Expr, ...]) -> int:
+    """powers / total, where the total is one number for many powers, of which one is 1."""
+    whole = body.load(total, at)
+    return body.op("quotient", body.load(powers, at), whole, body.op("reciprocal", whole))
 
 
 @rule(aten._safe_softmax.default)
 def safe_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, dtype: Any = None) -> TensorValue:
     """softmax in which a row of -inf gives zeros."""
     acc = accumulator(meta_of(node).dtype)
-    largest, powers, total = _exponentials(ctx, node, x, axes_of(x, dim), acc)
+    largest, powers, total = _exponentials(ctx, node, x, axes_of(x, dim), acc, "max")
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         empty = body.op("eq", body.load(largest, at), body.const(-math.inf, acc))
-        value = body.op("div", body.load(powers, at), body.load(total, at))
+        value = _share(body, powers, total, at)
         return body.op("where", empty, body.const(0, acc), value)
 
     return ctx.pointwise(node, compute)
@@ -58,7 +65,7 @@ def safe_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, dtype: 
 def log_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, half_to_float: bool) -> TensorValue:
     """x - max - log(sum exp(x - max))."""
     axes, acc = axes_of(x, dim), accumulator(x.dtype)
-    largest = fold(ctx, node, axes, "max", loader(x, acc), acc)
+    largest = fold(ctx, node, axes, "fmax", loader(x, acc), acc)
     shifted = _shifted(x, largest, acc)
 
     def element(body: Body, at: tuple[Expr, ...]) -> int:
@@ -76,7 +83,7 @@ def logsumexp(ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any, keepdim: b
     def finite(body: Body, value: int, at: tuple[Expr, ...]) -> int:
         return body.op("where", body.op("isinf", value), body.const(0, acc), value)
 
-    shift = fold(ctx, node, axes, "max", loader(x, acc), acc, finish=finite)
+    shift = fold(ctx, node, axes, "fmax", loader(x, acc), acc, finish=finite)
     shifted = _shifted(x, shift, acc)
 
     def element(body: Body, at: tuple[Expr, ...]) -> int:

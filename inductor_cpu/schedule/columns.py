@@ -22,7 +22,7 @@ from inductor_cpu.schedule.phases import inner_level
 from inductor_cpu.schedule.vectorize import plan_vectors
 
 #: Reductions of which parts can be folded in any order.
-KINDS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+KINDS = frozenset({"sum", "prod", "max", "min", "fmax", "any", "all"})
 
 #: Rows of no more vectors are read whole anyway: a kernel keeps as many in registers.
 FEW_VECTORS = 8

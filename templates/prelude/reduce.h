@@ -64,6 +64,14 @@ struct MaxFold {
   template <class T> static constexpr T identity() { return lowest<T>(); }
   template <class V> static V fold(const V& a, const V& b) { return maximum(a, b); }
 };
+// The largest number: the value so far is none of NaN's, and stays where x is NaN.
+struct NumberMaxFold {
+  template <class T> static constexpr T identity() { return lowest<T>(); }
+  template <class V> static V fold(const V& value, const V& x) {
+    if constexpr (is_vector<V>) return at_least(value, x);
+    else return x > value ? x : value;
+  }
+};
 struct MinFold {
   template <class T> static constexpr T identity() { return highest<T>(); }
   template <class V> static V fold(const V& a, const V& b) { return minimum(a, b); }
@@ -130,6 +138,7 @@ inline bool decided(const Accumulator<V, Fold> (&accumulators)[N]) {
 template <class V> using Sum = Accumulator<V, SumFold>;
 template <class V> using Prod = Accumulator<V, ProdFold>;
 template <class V> using Max = Accumulator<V, MaxFold>;
+template <class V> using NumberMax = Accumulator<V, NumberMaxFold>;
 template <class V> using Min = Accumulator<V, MinFold>;
 template <class V> using Any = Accumulator<V, AnyFold>;
 template <class V> using All = Accumulator<V, AllFold>;

@@ -13,6 +13,7 @@ namespace icpu {
 
 #if defined(CPU_CAPABILITY_AVX512)
 inline Reg<float> fma_reg(Reg<float> a, Reg<float> b, Reg<float> c) { return _mm512_fmadd_ps(a, b, c); }
+inline Reg<double> fma_reg(Reg<double> a, Reg<double> b, Reg<double> c) { return _mm512_fmadd_pd(a, b, c); }
 inline Reg<float> round_reg(Reg<float> a) {
   return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
@@ -20,6 +21,7 @@ inline Reg<float> round_reg(Reg<float> a) {
 inline Reg<float> scale_reg(Reg<float> a, Reg<float> n) { return _mm512_scalef_ps(a, n); }
 #else
 inline Reg<float> fma_reg(Reg<float> a, Reg<float> b, Reg<float> c) { return _mm256_fmadd_ps(a, b, c); }
+inline Reg<double> fma_reg(Reg<double> a, Reg<double> b, Reg<double> c) { return _mm256_fmadd_pd(a, b, c); }
 inline Reg<float> round_reg(Reg<float> a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

@@ -113,3 +113,35 @@ def test_gelu_of_low_precision_is_accurate_for_every_value(approximate: str, dty
     bound = 0.7 + 4 * (formula.to(F64) - exact).abs() / last_place
     assert (error <= bound)[(x >= -5) & exact.isfinite()].all()
     assert (got.to(F64) - exact).abs()[(x < -5) & exact.isfinite()].max() <= 2e-6
+
+
+def numerators(dtype: torch.dtype) -> torch.Tensor:
+    """Numbers of every exponent from 1 down to the smallest one, 0, and NaN."""
+    generator = torch.Generator().manual_seed(0)
+    exponents = torch.randint(-1074 if dtype == F64 else -149, 1, (1 << 16,), generator=generator)
+    random = torch.ldexp(torch.rand(1 << 16, generator=generator, dtype=F64), exponents)
+    return torch.cat([random, torch.tensor([0.0, 1.0, float("nan")], dtype=F64)]).to(dtype)
+
+
+@pytest.mark.parametrize("isa", available())
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_quotient_by_the_sum_of_a_row_is_rounded_as_a_division_unless_it_is_tiny(dtype: torch.dtype, isa: str) -> None:
+    b = Build()
+    a, divisor = (b.load(name, of(I), dtype) for name in "AB")
+    b.store("Y", of(I), b.op("quotient", a, divisor, b.op("reciprocal", divisor)))
+    kernel = b.kernel(isa, (I,), vector=I, sizes=(N,))
+    library = Library(isa, [kernel])
+    x = numerators(dtype)
+    for whole in (1.0, 1.0000001, 2.0, 3.0, 7.7, 1000.3, 32000.0, 3.3e9, float("nan")):
+        divisors = torch.full_like(x, whole)
+        got = torch.empty_like(x)
+        library.run(kernel, x, divisors, got, sizes=[len(x)])
+        want = x / divisors
+        info = torch.finfo(dtype)
+        number = ~want.isnan()
+        plain = ((x == 0) | (x >= info.smallest_normal / info.eps)) & number
+        assert torch.equal(got.isnan(), want.isnan())
+        assert torch.equal(got[plain], want[plain]), whole
+        tiny = ~plain & number
+        unit = torch.nextafter(want, torch.ones_like(want)) - want
+        assert ((got - want).abs() <= unit)[tiny].all()

@@ -21,7 +21,7 @@ from .harness import Library
 
 DTYPES = sorted(LOOP_DTYPES, key=str)
 DIVIDING = {"floordiv", "truncdiv", "fmod", "remainder"}
-SKIP = {"check_index", "check_element", "where"}  # tests of their own
+SKIP = {"check_index", "check_element", "where", "quotient"}  # tests of their own
 N = size_symbol("n")
 I = loop_var("i", of(N))
 

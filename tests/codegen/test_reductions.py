@@ -20,7 +20,7 @@ ROWS = 5
 N = size_symbol("n")
 M = size_symbol("m")
 DTYPES = (F32, F64, BF16, F16, I64, I32, I8, U8, BOOL)
-KINDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+KINDS = ("sum", "prod", "max", "min", "fmax", "any", "all", "argmax", "argmin")
 
 
 def takes(kind: str, dtype: torch.dtype) -> bool:
@@ -28,6 +28,8 @@ def takes(kind: str, dtype: torch.dtype) -> bool:
         return dtype == BOOL
     if kind in ("sum", "prod"):
         return dtype not in (BOOL, BF16, F16)  # the lowering casts first
+    if kind == "fmax":
+        return dtype.is_floating_point
     return True
 
 
@@ -69,8 +71,9 @@ def softmax(isa: str, cols: int, kept: bool, parallel: int = 1) -> Kernel:
     place = of(i) * cols + of(r)
     b = Build()
     x = b.load("X", place, F32)
-    e = b.op("exp", b.op("sub", x, b.reduce("max", x)))
-    b.store("Y", place, b.op("div", e, b.reduce("sum", e)))
+    e = b.op("exp", b.op("sub", x, b.reduce("fmax", x)))
+    total = b.reduce("sum", e)
+    b.store("Y", place, b.op("quotient", e, total, b.op("reciprocal", total)))
     phases = [Phase((1,), ()), Phase((4,), ()), Phase((), (0,))]
     return b.kernel(isa, (i,), (r,), r, phases, (e,) if kept else (), parallel, cols * 50, (M,))
 
@@ -81,8 +84,9 @@ def softmax_columns(isa: str, rows: int, kept: bool) -> Kernel:
     place = of(r) * of(N) + of(i)
     b = Build()
     x = b.load("X", place, F32)
-    e = b.op("exp", b.op("sub", x, b.reduce("max", x)))
-    b.store("Y", place, b.op("div", e, b.reduce("sum", e)))
+    e = b.op("exp", b.op("sub", x, b.reduce("fmax", x)))
+    total = b.reduce("sum", e)
+    b.store("Y", place, b.op("quotient", e, total, b.op("reciprocal", total)))
     phases = [Phase((1,), ()), Phase((4,), ()), Phase((), (0,))]
     return b.kernel(isa, (i,), (r,), i, phases, (e,) if kept else (), 1, rows * 50, (N,))
 
@@ -192,6 +196,8 @@ def expected(kind: str, x: torch.Tensor, dim: int) -> torch.Tensor:
         return getattr(torch, kind)(wide, dim).to(x.dtype)
     if kind in ("max", "min"):
         return getattr(torch, "a" + kind)(x, dim)
+    if kind == "fmax":
+        return torch.where(x.isnan(), float("-inf"), x).amax(dim)
     if kind.startswith("arg"):
         return getattr(torch, kind)(x.int() if x.dtype == BOOL else x, dim)
     return getattr(torch, kind)(x, dim)
@@ -220,8 +226,8 @@ def test_reduction(run: Callable[..., int], kind: str, dtype: torch.dtype, n: in
     check(kind, got, want)
 
 
-@pytest.mark.parametrize("kind", ["max", "min", "argmax", "argmin"])
-@pytest.mark.parametrize("special", ["nan", "two nans", "inf", "-inf", "all -inf", "all inf", "ties"])
+@pytest.mark.parametrize("kind", ["max", "min", "fmax", "argmax", "argmin"])
+@pytest.mark.parametrize("special", ["nan", "two nans", "all nan", "inf", "-inf", "all -inf", "all inf", "ties"])
 def test_max_and_min_of_special_values(run: Callable[..., int], kind: str, special: str) -> None:
     x = torch.randn(ROWS, 130)
     for row in range(ROWS):
