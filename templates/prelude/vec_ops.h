@@ -165,21 +165,30 @@ inline Reg<float> raw_min(Reg<float> a, Reg<float> b) { return _mm512_min_ps(a, 
 inline Reg<float> raw_max(Reg<float> a, Reg<float> b) { return _mm512_max_ps(a, b); }
 inline Reg<double> raw_min(Reg<double> a, Reg<double> b) { return _mm512_min_pd(a, b); }
 inline Reg<double> raw_max(Reg<double> a, Reg<double> b) { return _mm512_max_pd(a, b); }
+inline __mmask16 numbers(Reg<float> a) { return _mm512_cmp_ps_mask(a, a, _CMP_ORD_Q); }
+inline __mmask8 numbers(Reg<double> a) { return _mm512_cmp_pd_mask(a, a, _CMP_ORD_Q); }
+inline Reg<float> min_or_nan(Reg<float> a, Reg<float> b) { return _mm512_mask_min_ps(a, numbers(a), a, b); }
+inline Reg<float> max_or_nan(Reg<float> a, Reg<float> b) { return _mm512_mask_max_ps(a, numbers(a), a, b); }
+inline Reg<double> min_or_nan(Reg<double> a, Reg<double> b) { return _mm512_mask_min_pd(a, numbers(a), a, b); }
+inline Reg<double> max_or_nan(Reg<double> a, Reg<double> b) { return _mm512_mask_max_pd(a, numbers(a), a, b); }
 #else
 inline Reg<float> raw_min(Reg<float> a, Reg<float> b) { return _mm256_min_ps(a, b); }
 inline Reg<float> raw_max(Reg<float> a, Reg<float> b) { return _mm256_max_ps(a, b); }
 inline Reg<double> raw_min(Reg<double> a, Reg<double> b) { return _mm256_min_pd(a, b); }
 inline Reg<double> raw_max(Reg<double> a, Reg<double> b) { return _mm256_max_pd(a, b); }
+template <class R> inline R min_or_nan(R a, R b) { return a == a ? raw_min(a, b) : a; }
+template <class R> inline R max_or_nan(R a, R b) { return a == a ? raw_max(a, b) : a; }
 #endif
 
-// The x86 instructions return their second argument when either is NaN: that keeps b's NaN, and a's is put back.
+// The x86 instructions return their second argument when either is NaN: that keeps b's NaN. They leave alone lanes whose a is
+// NaN.
 template <Float T, int U>
 inline Vec<T, U> minimum(const Vec<T, U>& a, const Vec<T, U>& b) {
-  return select(isnan(a), a, map([](Reg<T> x, Reg<T> y) { return raw_min(x, y); }, a, b));
+  return map([](Reg<T> x, Reg<T> y) { return min_or_nan(x, y); }, a, b);
 }
 template <Float T, int U>
 inline Vec<T, U> maximum(const Vec<T, U>& a, const Vec<T, U>& b) {
-  return select(isnan(a), a, map([](Reg<T> x, Reg<T> y) { return raw_max(x, y); }, a, b));
+  return map([](Reg<T> x, Reg<T> y) { return max_or_nan(x, y); }, a, b);
 }
 // The same for a bound that is no NaN.
 template <Float T, int U>
