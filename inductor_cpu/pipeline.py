@@ -193,7 +193,7 @@ def _compile(
     redzone = REDZONE if config.debug_redzones else 0
     with trace.stage("schedule"):
         lanes, most = _lanes(machine.target), config.cpp.max_horizontal_fusion_size
-        schedule = schedule_program(program, lanes, cores, most, redzone)
+        schedule = schedule_program(program, lanes, cores, most, redzone, machine.target.l2)
     if config.verify:
         with trace.stage("verify"):
             verify_schedule(schedule)

@@ -8,7 +8,7 @@ from inductor_cpu.ir.index import Expr, Sym, as_expr, const, loop_var, of, produ
 from inductor_cpu.ir.kernel import Kernel, KernelArg, VectorPlan
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest
 from inductor_cpu.ir.nodes import Gemm
-from inductor_cpu.schedule.cost import body_cost
+from inductor_cpu.schedule.cost import CACHE, body_cost
 from inductor_cpu.schedule.epilogue import block_nest, block_vectors, epilogue_work, product_args, product_sizes
 from inductor_cpu.schedule.flat import (
     expressions,
@@ -24,8 +24,8 @@ from inductor_cpu.schedule.share import share
 from inductor_cpu.schedule.vectorize import plan_vectors
 
 
-def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: int) -> Kernel:
-    """The kernel of a group."""
+def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: int, cache: int = CACHE) -> Kernel:
+    """The kernel of a group. lanes, cores, cache: of the target, as for `schedule_program`."""
     nest = replace(group.nest, dims=group.outer, reduce_dims=group.inner)
     if group.gemm is not None:
         return _build_product(group, group.gemm, nest, buffers, lanes)
@@ -36,7 +36,7 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
     nest, vector, parallel = share(nest, vector, cores)
     nest, vector = _renamed(nest, vector)
     phases = split_phases(nest.body, nest.stores, nest.reduce_dims) if nest.reduce_dims else ()
-    kept = kept_values(nest.body, nest.stores, phases, nest.reduce_dims)
+    kept = kept_values(nest.body, nest.stores, phases, nest.reduce_dims, vector, cache)
     return Kernel(
         label=_label(nest, group),
         args=kernel_args(nest, buffers),

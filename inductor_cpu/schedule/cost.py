@@ -8,6 +8,9 @@ from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.loop_nest import Instr, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
 
+#: Bytes of a second-level cache where the target is not known.
+CACHE = 1 << 20
+
 #: What an unknown size counts as in a comparison.
 TYPICAL_SIZE = 128
 

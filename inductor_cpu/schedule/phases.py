@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from inductor_cpu.ir.index import Sym
-from inductor_cpu.ir.kernel import Phase
+from inductor_cpu.ir.kernel import Phase, VectorPlan
 from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.rewrite import loop_symbols, needed_by, operands, store_operands
 
-#: A value is kept in a row rather than computed again when that takes at least this much arithmetic.
-KEEP_COST = 6
-#: The longest row, in elements, that is kept.
-KEEP_POINTS = 16384
+#: A value is kept in a row rather than computed again when that takes at least this much arithmetic: in a short row,
+#: which stays in the first-level cache or near it, and in one that the second-level cache takes and gives back.
+KEEP_COST, KEEP_FAR_COST = 6, 16
+#: Bytes of a short row.
+NEAR_BYTES = 64 << 10
+#: The part of the second-level cache that a row may take. Operands want some, too.
+ROW_SHARE = 4
 
 
 def inner_level(body: Sequence[Instr], inner: Sequence[Sym]) -> list[bool]:
@@ -73,17 +76,24 @@ def _delay_overwrites(
 
 
 def kept_values(
-    body: Sequence[Instr], stores: Sequence[Store], phases: Sequence[Phase], inner: Sequence[Sym]
+    body: Sequence[Instr],
+    stores: Sequence[Store],
+    phases: Sequence[Phase],
+    inner: Sequence[Sym],
+    vector: VectorPlan,
+    cache: int,
 ) -> tuple[int, ...]:
-    """Values that an earlier phase computes, a later one needs again, and that are dear to compute."""
+    """Values that an earlier phase computes, a later one needs again, and that are dear to compute. cache: bytes of the
+    second level."""
     size = 1
     for symbol in inner:
         extent = symbol.size.as_int if symbol.size is not None else None
         if extent is None:
             return ()
         size *= extent
-    if size > KEEP_POINTS or len(phases) < 2:
+    if len(phases) < 2:
         return ()
+    lanes = vector.lanes if vector.loop is not None and vector.loop not in inner else 1
     level = inner_level(body, inner)
     kept: set[int] = set()
     computed: set[int] = set()
@@ -94,10 +104,15 @@ def kept_values(
         needed = {p for p in needed_by(body, roots, barrier) if level[p]}
         again = needed & computed
         for position in _frontier(body, needed, roots, again):
-            if _subtree_cost(body, position, barrier) >= KEEP_COST:
+            if _pays(_subtree_cost(body, position, barrier), size * lanes * body[position].dtype.itemsize, cache):
                 kept.add(position)
         computed |= needed
     return tuple(sorted(kept))
+
+
+def _pays(cost: int, row: int, cache: int) -> bool:
+    """Whether to keep a row of so many bytes rather than to compute its values again at this cost each."""
+    return cost >= KEEP_COST and (row <= NEAR_BYTES or (cost >= KEEP_FAR_COST and row <= cache // ROW_SHARE))
 
 
 def _frontier(body: Sequence[Instr], needed: set[int], roots: Sequence[int], again: set[int]) -> list[int]:

@@ -13,6 +13,7 @@ from inductor_cpu.ir.rewrite import prune
 from inductor_cpu.schedule import roofline
 from inductor_cpu.schedule.build import build_kernel
 from inductor_cpu.schedule.columns import divide_columns
+from inductor_cpu.schedule.cost import CACHE
 from inductor_cpu.schedule.flat import flatten
 from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
 from inductor_cpu.schedule.inline import inline_producers
@@ -24,11 +25,11 @@ from inductor_cpu.schedule.uses import live_nodes, reads_of, result_buffers
 
 
 def schedule_program(
-    program: Program, lanes: int, cores: int, horizontal: int = HORIZONTAL, redzone: int = 0
+    program: Program, lanes: int, cores: int, horizontal: int = HORIZONTAL, redzone: int = 0, cache: int = CACHE
 ) -> Schedule:
     """Decide kernels, their order and memory. lanes: vector lanes of the target (0 for scalar code); cores: how many
     threads a kernel should have work for; horizontal: most nests in a kernel that joins nests without a dependency;
-    redzone: bytes that stay free around each buffer."""
+    redzone: bytes that stay free around each buffer; cache: bytes of a core's second-level cache."""
     buffers = dict(program.buffer_table)
     inlined = inline_producers(program, live_nodes(program, program.nodes))
     nodes = [
@@ -39,7 +40,7 @@ def schedule_program(
     items, parts, divisions = _divided(without_dead_stores(program, fused.items), lanes)
     program = replace(program, buffers=(*program.buffers, *parts))
     buffers |= {part.name: part for part in parts}
-    steps = [_step(item, buffers, lanes, cores) for item in items]
+    steps = [_step(item, buffers, lanes, cores, cache) for item in items]
     steps = join_strips(program, steps, buffers, cores)
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
     kernels = (kernel for step in steps if not isinstance(step, Scored) for kernel in kernels_of(step))
@@ -47,9 +48,9 @@ def schedule_program(
     return Schedule(program, tuple(steps), places, arena, (*inlined.notes, *fused.notes, *divisions, *bounds))
 
 
-def _step(item: Item, buffers: dict[str, Buffer], lanes: int, cores: int) -> Step:
+def _step(item: Item, buffers: dict[str, Buffer], lanes: int, cores: int, cache: int) -> Step:
     if isinstance(item, Group):
-        return build_kernel(item, buffers, lanes, cores)
+        return build_kernel(item, buffers, lanes, cores, cache)
     if isinstance(item, Attention) and item.scores is not None:
         return scored(item, item.scores, buffers, lanes)
     return item
