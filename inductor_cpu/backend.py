@@ -18,7 +18,8 @@ import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import ShortenTraceback
-from torch._functorch._aot_autograd.schemas import MutationType, OutputType
+from torch._functorch import config as functorch_config
+from torch._functorch._aot_autograd.schemas import MutationType, OutputAliasInfo, OutputType
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext, TracingContext
 
@@ -225,13 +226,22 @@ def _free_results(kind: Kind) -> frozenset[int] | None:
         return frozenset()
     metadata = context.fw_metadata
     view_of_result = OutputType.alias_of_intermediate_base_is_user_output
-    bases = {info.base_idx for info in metadata.output_info if info.output_type is view_of_result}
+    views = (info for info in metadata.output_info if info.output_type is view_of_result)
+    bases = {info.base_idx for info in views if not _is_replayed(info)}
     own = {
         position
         for position, info in enumerate(metadata.output_info)
         if info.output_type in (OutputType.non_alias, OutputType.unsafe_view_alias) and position not in bases
     }
     return frozenset(metadata.num_mutated_inp_runtime_indices + position for position in own)
+
+
+def _is_replayed(info: OutputAliasInfo) -> bool:
+    """Whether AOTAutograd calls the operators of a view again on its base, and does not read the base's strides."""
+    sequence = info.view_meta_sequence
+    if sequence is None or not functorch_config.view_replay_for_aliased_outputs:
+        return False
+    return not any(step.has_symbolic_inputs for step in sequence.sequence)
 
 
 def _updates(kind: Kind) -> Updates:

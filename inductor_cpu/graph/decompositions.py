@@ -95,9 +95,10 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
 
 
 def _first_contiguous(function: Callable[..., Any], x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The results of a decomposition, the first of them contiguous as that of ATen's kernel."""
+    """The results of a decomposition, the first of them contiguous as that of ATen's kernel. A copy even if it is
+    already: the strides of `x` may be corrected later."""
     first, *others = function(x)
-    return first.contiguous(), *others
+    return first.clone(memory_format=torch.contiguous_format), *others
 
 
 def _elements_as_eager(function: Callable[..., torch.Tensor], operands: int, *args: Any, **kwargs: Any) -> torch.Tensor:

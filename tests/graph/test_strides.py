@@ -164,3 +164,25 @@ def test_a_view_beside_its_base_is_still_a_view_of_it() -> None:
         expected, actual = both(x), torch.compile(both, backend="icpu")(x)
         torch.testing.assert_close(actual, expected)
         assert actual[0].data_ptr() == actual[1].data_ptr()
+
+
+def test_a_view_beside_a_base_whose_fake_strides_are_wrong() -> None:
+    def both(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        taken = x.sin()[index]
+        return taken, taken[..., 1::3]
+
+    index = torch.zeros(2, 3, dtype=torch.int64).t()
+    for dynamic in (False, True):
+        for grad in (False, True):
+            torch._dynamo.reset()
+            x = torch.randn(1, 4, 5).requires_grad_(grad)
+            actual = torch.compile(both, backend="icpu", dynamic=dynamic)(x, index)
+            torch.testing.assert_close(actual, both(x, index), check_stride=not (dynamic and grad))
+            assert actual[0].data_ptr() + actual[0].element_size() == actual[1].data_ptr()
+
+
+def test_logsigmoid_of_a_value_whose_fake_strides_are_wrong_is_contiguous() -> None:
+    x, y = torch.randn(3, 4).t(), torch.rand(4, 3) + 0.5
+    assert_same(
+        torch.compile(lambda x, y: F.logsigmoid(torch.xlogy(x, y)), backend="icpu")(x, y), F.logsigmoid(x.xlogy(y))
+    )
