@@ -21,7 +21,11 @@ from inductor_cpu.lower.views import canonical, permuted
 LONGEST = 256
 MOST_TOP = 32
 
-_DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.int16, torch.int8, torch.uint8})
+_FLOATS = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
+_INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
+
+#: The element types of each kind. Eager mode has no topk of bools: its error comes from ATen.
+_DTYPES = {"top": _FLOATS | _INTEGERS, "sorted": _FLOATS | _INTEGERS | {torch.bool}}
 
 Results = tuple[TensorValue | None, TensorValue | None]
 
@@ -54,7 +58,7 @@ def _ranked(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, kind: str, count: Expr | None, largest: bool
 ) -> Results:
     """The results have the ranked dimension last in memory."""
-    if x.ndim == 0 or x.dtype not in _DTYPES:
+    if x.ndim == 0 or x.dtype not in _DTYPES[kind]:
         raise Unsupported(node, f"rows of {x.dtype}: ATen sorts and selects them")
     dim = canonical(dim, x.ndim)
     columns = x.sizes[dim].as_int

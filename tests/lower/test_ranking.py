@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import inductor_cpu
 import inductor_cpu.config as config
 from inductor_cpu.ir.nodes import Ranking
 from tests.codegen.harness import BITS, available
@@ -16,18 +17,26 @@ from tests.codegen.harness import BITS, available
 from .harness import check, externs, lower
 
 NAN, INF = float("nan"), float("inf")
-DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.int16, torch.int8, torch.uint8)
-SHAPES = ((8, 2), (16, 1), (33, 4), (64, 8), (100, 32), (256, 3), (256, 6))
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+DTYPES = FLOATS + INTEGERS
+SHAPES = ((8, 2), (16, 1), (33, 4), (64, 8), (100, 32), (200, 30), (256, 3), (256, 6))
+BITS_OF_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def rows(columns: int, dtype: torch.dtype, ties: bool) -> torch.Tensor:
-    """Rows without equal elements, or with many, and with all that floats have besides numbers."""
-    if not ties:
-        return torch.stack([torch.randperm(columns) - columns // 2 for _ in range(9)]).to(dtype)
-    x = torch.randint(-3, 4, (40, columns)).to(torch.float32)
-    if dtype.is_floating_point:
-        x[0, ::3], x[1, 1::2], x[2, ::5], x[3] = NAN, -0.0, -INF, NAN
-    return x.abs().to(dtype) if dtype == torch.uint8 else x.to(dtype)
+    """Rows without equal elements, or with many; with the ends of integers and all that floats have besides numbers."""
+    x = torch.stack([torch.randperm(columns) - columns // 2 for _ in range(9)])
+    x = (torch.randint(-3, 4, (40, columns)) if ties else x).to(dtype)
+    if dtype == torch.bool:
+        return x
+    least, largest = (-INF, NAN) if dtype.is_floating_point else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    x[0, columns // 2], x[1, -1], x[2, 0], x[2, 1] = largest, least, largest, least
+    if ties:
+        x[3], x[4], x[5, ::3], x[6, ::5], x[7, 1::2] = largest, least, largest, least, 0
+    if ties and dtype.is_floating_point:
+        x[7, ::3], x[8, ::4], x[9, 1:] = -0.0, INF, -NAN
+    return x
 
 
 def compiled(function: Callable[..., Any], isa: str, *inputs: Any) -> Any:
@@ -37,7 +46,8 @@ def compiled(function: Callable[..., Any], isa: str, *inputs: Any) -> Any:
 
 
 def assert_same(got: Any, expected: Any) -> None:
-    torch.testing.assert_close(got[0], expected[0], rtol=0, atol=0, equal_nan=True)
+    bits = BITS_OF_SIZE[expected[0].itemsize]
+    assert torch.equal(got[0].view(bits), expected[0].view(bits))
     assert torch.equal(got[1], expected[1])
 
 
@@ -57,7 +67,7 @@ def test_topk_gives_the_elements_and_the_positions_of_eager_also_of_equal_ones(i
 @pytest.mark.parametrize("descending", [True, False])
 @pytest.mark.parametrize("isa", available())
 def test_sort_gives_the_elements_and_the_positions_of_a_stable_sort(isa: str, descending: bool) -> None:
-    inputs = [rows(n, d, ties) for n, _ in SHAPES for d in DTYPES for ties in (True, False)]
+    inputs = [rows(n, d, ties) for n, _ in SHAPES for d in (*DTYPES, torch.bool) for ties in (True, False)]
 
     def function(*xs: torch.Tensor) -> list[Any]:
         return [torch.sort(x, descending=descending) for x in xs]
@@ -74,6 +84,8 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "a part of the rows": lambda x: torch.topk(x[2:4], 2),
     "a computed operand": lambda x: torch.topk(x * -2 + 1, 2),
     "argsort": lambda x: torch.argsort(x, stable=True),
+    "argsort, positions of equal elements undefined": lambda x: torch.argsort(x, dim=0, descending=True),
+    "msort": lambda x: torch.msort(x),
     "elements alone": lambda x: torch.topk(x, 2).values,
     "smallest": lambda x: torch.topk(x, 2, largest=False),
     "no rows": lambda x: torch.topk(x[:0], 2),
@@ -89,6 +101,31 @@ def test_rows_of_any_tensor(name: str) -> None:
     for ours, theirs in zip(*((v if isinstance(v, tuple) else (v,)) for v in (got, expected)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
         assert ours.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("isa", available())
+def test_numbers_that_differ_beyond_32_bits_are_not_equal(isa: str) -> None:
+    steps = torch.stack([torch.randperm(40) for _ in range(6)])
+    inputs = [1 + steps.double() * 2.0**-50, steps.double() * 5e-324, 2**60 + steps, -(2**62) - steps]
+
+    def function(*xs: torch.Tensor) -> list[Any]:
+        return [f for x in xs for f in (torch.topk(x, 5), torch.topk(x, 5, largest=False), torch.sort(x))]
+
+    for got, expected in zip(compiled(function, isa, *inputs), function(*inputs), strict=True):
+        assert_same(got, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool])
+@pytest.mark.parametrize("function", [torch.sort, torch.argsort, torch.msort], ids=lambda f: f.__name__)
+def test_what_sorts_rows_of_64_bits_and_bools_calls_no_library(
+    function: Callable[..., Any], dtype: torch.dtype
+) -> None:
+    assert inductor_cpu.explain(function, rows(12, dtype, ties=False)).extern_calls == 0
+
+
+def test_topk_of_bools_is_an_error_as_in_eager() -> None:
+    with pytest.raises(RuntimeError, match="topk does not support bool"):
+        compiled(lambda x: torch.topk(x, 2), available()[-1], torch.ones(3, 4, dtype=torch.bool))
 
 
 def test_experts_of_any_number_of_tokens() -> None:
@@ -118,7 +155,7 @@ def test_gradients_go_to_the_chosen_elements() -> None:
     [
         (lambda x: torch.topk(x, 2, sorted=False), "order"),
         (lambda x: torch.topk(x, 33), "more than 32"),
-        (lambda x: torch.topk(x.double(), 2), "float64"),
+        (lambda x: torch.topk(x > 0, 2), "bool"),
         (lambda x: torch.sort(x.repeat(1, 8)), "longer than 256"),
     ],
 )
