@@ -49,13 +49,15 @@ class VectorIndex:
 
     name: writes a symbol where it is the same in all lanes, with the vector loop's variable meaning lane 0.
     vector_loop: its symbol. is_varying: whether a value symbol differs between lanes. vector_name: the vector that
-    holds such a value; lane_name: the expression for one lane of it."""
+    holds such a value; lane_name: the expression for one lane of it. kind: the type of the lanes; int32_t only where it
+    holds all parts of the expressions, which then have no such values."""
 
     name: Name
     vector_loop: Sym
     is_varying: Callable[[Sym], bool]
     vector_name: Callable[[Sym], str]
     lane_name: Callable[[Sym], str]
+    kind: str = "int64_t"
 
     def varies(self, expr: Expr) -> bool:
         """Whether the expression differs between lanes."""
@@ -99,17 +101,17 @@ class VectorIndex:
         return expr.coefficient(self.vector_loop)
 
     def text(self, expr: Expr) -> str:
-        """The expression as a vector of int64_t."""
+        """The expression as a vector."""
         if not self.varies(expr):
-            return f"lanes.vec(int64_t({scalar_text(expr, self.name)}))"
+            return f"lanes.vec({self.kind}({scalar_text(expr, self.name)}))"
         if self.by_lane(expr):
             body = scalar_text(expr, self._lane_symbol)
             names = [self.vector_name(s) for s in self.varying_values(expr)]
             captures = ", ".join(["&", *(f"{name}_lanes = icpu::spill({name})" for name in names)])
-            return f"icpu::per_lane<int64_t>(lanes, [{captures}](const int lane) {{ return {body}; }})"
+            return f"icpu::per_lane<{self.kind}>(lanes, [{captures}](const int lane) {{ return {body}; }})"
         stride = self.stride(expr)
         if stride is not None and self.vector_loop not in stride.symbols:
-            return f"lanes.iota({scalar_text(expr, self.name)}, {scalar_text(stride, self.name)})"
+            return self._iota(scalar_text(expr, self.name), scalar_text(stride, self.name))
         return self._polynomial(expr)
 
     def _lane_symbol(self, symbol: Sym) -> str:
@@ -121,7 +123,7 @@ class VectorIndex:
         same = Expr(tuple(t for t in expr.terms if not self._any_varying(t[0])))
         parts = [self._product(m, c) for m, c in expr.terms if self._any_varying(m)]
         if same.terms:
-            parts.append(f"lanes.vec(int64_t({scalar_text(same, self.name)}))")
+            parts.append(f"lanes.vec({self.kind}({scalar_text(same, self.name)}))")
         return " + ".join(parts)
 
     def _atom_varies(self, atom: Atom) -> bool:
@@ -138,17 +140,22 @@ class VectorIndex:
         factors = [self._vector_atom(atom) for atom in lanes]
         scale = Expr(((tuple(rest), coef),))
         if scale.as_int != 1:
-            factors.append(f"lanes.vec(int64_t({scalar_text(scale, self.name)}))")
+            factors.append(f"lanes.vec({self.kind}({scalar_text(scale, self.name)}))")
         return " * ".join(factors)
 
     def _vector_atom(self, atom: Atom) -> str:
         if isinstance(atom, Sym):
-            return f"lanes.iota({self.name(atom)}, 1)" if atom == self.vector_loop else self.vector_name(atom)
+            return self._iota(self.name(atom), "1") if atom == self.vector_loop else self.vector_name(atom)
         if atom.name in ("min", "max"):
             return f"icpu::{atom.name}imum({self.text(atom.args[0])}, {self.text(atom.args[1])})"
         division = self._division(atom)
         assert division is not None
         top, step, divisor = division
         function = "quotients" if atom.name == "floordiv" else "remainders"
+        function += "" if self.kind == "int64_t" else f"<{self.kind}>"
         base, by = scalar_text(top, self.name), scalar_text(divisor, self.name)
         return f"icpu::{function}({base}, {step}, {by}, lanes)"
+
+    def _iota(self, base: str, step: str) -> str:
+        function = "iota" if self.kind == "int64_t" else "iota32"
+        return f"lanes.{function}({base}, {step})"

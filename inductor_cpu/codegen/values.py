@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -112,7 +113,7 @@ class Values:
             bits = sum(bit << lane for lane, bit in enumerate(self.facts.constant_masks[position]))
             text = f"icpu::lane_mask<{bits:#x}>(lanes)"
         elif isinstance(instr, Index):
-            text = self._index(instr.expr, vector=vector)
+            text = self._index(instr, vector=vector)
         elif isinstance(instr, Load):
             self._fetch_ahead(position, instr.buffer, "fetch")
             text = self._load(position, instr)
@@ -129,8 +130,11 @@ class Values:
         kind = "auto" if self.facts.varying[position] else SCALAR[self.kernel.body[position].dtype]
         self.writer.line(f"const {kind} v{position} = {text};")
 
-    def _index(self, expr: Expr, *, vector: bool) -> str:
-        return self.lanes_index(expr) if vector else self.expr(expr)
+    def _index(self, index: Index, *, vector: bool) -> str:
+        if index.dtype == torch.int64:
+            return self.lanes_index(index.expr) if vector else self.expr(index.expr)
+        narrow = replace(self._vector_index, kind=SCALAR[index.dtype])
+        return narrow.text(index.expr) if vector else f"{SCALAR[index.dtype]}({self.expr(index.expr)})"
 
     def lanes_index(self, expr: Expr) -> str:
         """An index expression as a vector of int64_t."""

@@ -47,7 +47,7 @@ class Const:
 
 @dataclass(frozen=True)
 class Index:
-    """An index expression as a value (int64)."""
+    """An index expression as a value: int64, or int32 in kernels, where 32 bits are known to hold it."""
 
     expr: Expr
     dtype: torch.dtype = torch.int64

@@ -122,7 +122,7 @@ def _(value: Const) -> str:
 
 @show.register
 def _(value: Index) -> str:
-    return f"index {value.expr}"
+    return f"index {'' if value.dtype == torch.int64 else dtype_name(value.dtype) + ' '}{value.expr}"
 
 
 @show.register

@@ -77,7 +77,7 @@ class Copier:
 
     def _copy(self, instruction: Instr) -> int:
         if isinstance(instruction, Index):
-            return self.editor.emit(Index(self.index(instruction.expr)))
+            return self.editor.emit(replace(instruction, expr=self.index(instruction.expr)))
         if isinstance(instruction, Scalar):
             return self.editor.emit(replace(instruction, args=tuple(self.values[a] for a in instruction.args)))
         if isinstance(instruction, (Cast, Reduce, Scan)):

@@ -9,7 +9,7 @@ from typing import NoReturn
 import torch
 
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.index import Expr, Sym, within
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.ops import FLOAT8, LOOP_DTYPES, LOW_PRECISION, OPS, REDUCTIONS, SCANS, accepts, result_dtype
 from inductor_cpu.ir.rewrite import loop_symbols, operands, store_operands, value_position
@@ -74,8 +74,8 @@ def check_body(check: Checker, body: Sequence[Instr], scope: Scope, folds: bool)
         elif isinstance(instr, Const):
             _check_const(at, instr)
         elif isinstance(instr, Index):
-            at.require(instr.dtype == torch.int64, "an index value is int64")
             check_expr(at, instr.expr, scope, dtypes)
+            _check_index(at, instr)
         elif isinstance(instr, (Reduce, Scan)):
             at.require(folds, f"{instr.kind} has no reduction loops")
             _check_reduce(at, instr, dtypes[instr.arg])
@@ -124,6 +124,16 @@ def _check_const(check: Checker, const: Const) -> None:
         fits = isinstance(value, int) and info.min <= value <= info.max
     if not fits:
         check.fail(f"{value!r} is no {dtype} literal")
+
+
+def _check_index(check: Checker, index: Index) -> None:
+    """An index value is int64, or int32 where that holds it and all that it is computed from."""
+    if index.dtype == torch.int32:
+        info = torch.iinfo(torch.int32)
+        data = any(symbol.kind == "value" for symbol in index.expr.symbols)
+        check.require(not data and within(index.expr, info.min, info.max), f"{index.expr} is not known to fit int32")
+    else:
+        check.require(index.dtype == torch.int64, "an index value is int64 or int32")
 
 
 def _check_scalar(check: Checker, instr: Scalar, args: Sequence[torch.dtype]) -> None:

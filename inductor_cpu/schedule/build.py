@@ -19,6 +19,7 @@ from inductor_cpu.schedule.flat import (
     substitute_loops,
 )
 from inductor_cpu.schedule.fuse import Group
+from inductor_cpu.schedule.narrow import narrow_positions
 from inductor_cpu.schedule.phases import kept_values, split_phases
 from inductor_cpu.schedule.share import share
 from inductor_cpu.schedule.vectorize import plan_vectors
@@ -34,7 +35,7 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
     nest = merge_short_loop(merge_loops(nest), lanes)
     vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes, fixes_order(nest.body))
     nest, vector, parallel = share(nest, vector, cores)
-    nest, vector = _renamed(nest, vector)
+    nest, vector = narrow_positions(*_renamed(nest, vector))
     phases = split_phases(nest.body, nest.stores, nest.reduce_dims) if nest.reduce_dims else ()
     kept = kept_values(nest.body, nest.stores, phases, nest.reduce_dims, vector, cache)
     return Kernel(

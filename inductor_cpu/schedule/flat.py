@@ -67,7 +67,7 @@ def _flat_addresses(nest: LoopNest, buffers: Mapping[str, Buffer]) -> LoopNest:
         if isinstance(instruction, Load):
             instruction = replace(instruction, index=flat(instruction.buffer, instruction.index))
         elif isinstance(instruction, Index):
-            instruction = Index(instruction.expr.substitute(unit))
+            instruction = replace(instruction, expr=instruction.expr.substitute(unit))
         elif isinstance(instruction, (Reduce, Scan)) and set(nest.reduce_dims) <= unit.keys():
             instruction = _reduce_one_point(instruction)
         body.append(instruction)
@@ -218,5 +218,5 @@ def _recombined(instruction: Instr) -> Instr:
     if isinstance(instruction, Load):
         return replace(instruction, index=(recombine(instruction.index[0]),))
     if isinstance(instruction, Index):
-        return Index(recombine(instruction.expr))
+        return replace(instruction, expr=recombine(instruction.expr))
     return instruction

@@ -199,16 +199,18 @@ inline auto splat(T a) {
   return result;
 }
 
-// base, base + step, base + 2 step, ...
-template <int U>
-inline Vec<int64_t, U> iota(int64_t base, int64_t step) {
-  Reg<uint64_t> lane;
-  for (int j = 0; j < kLanes / 2; ++j) lane[j] = static_cast<uint64_t>(j);
-  Vec<int64_t, U> result;
+// base, base + step, base + 2 step, ... at the width of T.
+template <int U, class T = int64_t>
+inline Vec<T, U> iota(int64_t base, int64_t step) {
+  using Unsigned = std::make_unsigned_t<T>;
+  constexpr int n = kRegBytes / sizeof(T);
+  Reg<Unsigned> lane;
+  for (int j = 0; j < n; ++j) lane[j] = static_cast<Unsigned>(j);
+  Vec<T, U> result;
 #pragma GCC unroll 8
-  for (int j = 0; j < Vec<int64_t, U>::regs; ++j) {
-    const auto position = lane + static_cast<uint64_t>(j * kLanes / 2);
-    result.r[j] = (Reg<int64_t>)(position * static_cast<uint64_t>(step) + static_cast<uint64_t>(base));
+  for (int j = 0; j < Vec<T, U>::regs; ++j) {
+    const auto position = lane + static_cast<Unsigned>(j * n);
+    result.r[j] = (Reg<T>)(position * static_cast<Unsigned>(step) + static_cast<Unsigned>(base));
   }
   return result;
 }
@@ -258,6 +260,7 @@ struct Full {
   template <class T>
   auto vec(T a) const { return splat<U>(a); }
   Vec<int64_t, U> iota(int64_t base, int64_t step) const { return icpu::iota<U>(base, step); }
+  Vec<int32_t, U> iota32(int64_t base, int64_t step) const { return icpu::iota<U, int32_t>(base, step); }
   bool active(int) const { return true; }
   Mask<U> mask() const { return splat<U>(true); }
 };
@@ -271,6 +274,7 @@ struct Tail {
   template <class T>
   auto vec(T a) const { return splat<1>(a); }
   Vec<int64_t> iota(int64_t base, int64_t step) const { return icpu::iota<1>(base, step); }
+  Vec<int32_t> iota32(int64_t base, int64_t step) const { return icpu::iota<1, int32_t>(base, step); }
   bool active(int lane) const { return lane < count; }
   Mask<1> mask() const { return {{bits}}; }
 };

@@ -1,6 +1,6 @@
 // Vectors of indices: checks, and quotients and remainders of neighbouring positions.
 //
-// Preconditions: int64_t lanes. For quotients and remainders base >= 0, step > 0 and divisor > 0.
+// Preconditions: int64_t lanes, where nothing else is said. For quotients and remainders base >= 0, step > 0 and divisor > 0.
 #pragma once
 
 #include "vec_convert.h"
@@ -26,27 +26,27 @@ inline Vec<int64_t, U> check_element(
   return select(bad, zero, index);
 }
 
-// (base + step * lane) / divisor.
-template <class Lanes, int U = Lanes::units>
-inline Vec<int64_t, U> quotients(int64_t base, int64_t step, int64_t divisor, const Lanes& lanes) {
+// (base + step * lane) / divisor. T: int32_t where it holds base + step * lane of all lanes that take part, and divisor.
+template <class T = int64_t, class Lanes, int U = Lanes::units>
+inline Vec<T, U> quotients(int64_t base, int64_t step, int64_t divisor, const Lanes&) {
   const int64_t first = base / divisor;
-  const auto rest = lanes.iota(base % divisor, step);
+  const auto rest = iota<U, T>(base % divisor, step);
   if (divisor >= step * kLanes * U) {  // at most one step to the next quotient
-    return select(rest >= splat<U>(divisor), splat<U>(first + 1), splat<U>(first));
+    return select(rest >= splat<U>(T(divisor)), splat<U>(T(first + 1)), splat<U>(T(first)));
   }
   // Small numbers: a double holds them exactly, and half a unit keeps the product away from whole numbers.
   const auto scaled = (convert<double>(rest) + splat<U>(0.5)) * splat<U>(1.0 / static_cast<double>(divisor));
-  return convert<int64_t>(scaled) + splat<U>(first);
+  return convert<T>(scaled) + splat<U>(T(first));
 }
 
-// (base + step * lane) % divisor.
-template <class Lanes, int U = Lanes::units>
-inline Vec<int64_t, U> remainders(int64_t base, int64_t step, int64_t divisor, const Lanes& lanes) {
-  const auto rest = lanes.iota(base % divisor, step);
+// (base + step * lane) % divisor, with the same T.
+template <class T = int64_t, class Lanes, int U = Lanes::units>
+inline Vec<T, U> remainders(int64_t base, int64_t step, int64_t divisor, const Lanes& lanes) {
+  const auto rest = iota<U, T>(base % divisor, step);
   if (divisor >= step * kLanes * U) {
-    return select(rest >= splat<U>(divisor), rest - splat<U>(divisor), rest);
+    return select(rest >= splat<U>(T(divisor)), rest - splat<U>(T(divisor)), rest);
   }
-  return rest - quotients(base % divisor, step, divisor, lanes) * splat<U>(divisor);
+  return rest - quotients<T>(base % divisor, step, divisor, lanes) * splat<U>(T(divisor));
 }
 
 }  // namespace icpu

@@ -1,6 +1,6 @@
 // Loops: i0 < 2, i1 < 19, i2 < 19, the first 2 shared among threads.
 // Vectors: 16 lanes (avx512) along i2, pointwise.
-extern "C" int64_t icpu_8fa60ba2b7bb9a25c1ff471b(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_cc65ccc8f7c9f1d84f2b01ed(void* const* buffers, const int64_t* sizes) {
   float* const p0 = static_cast<float*>(buffers[0]);
   const int64_t* const p1 = static_cast<const int64_t*>(buffers[1]);
   const int64_t rows = 2;
@@ -8,9 +8,9 @@ extern "C" int64_t icpu_8fa60ba2b7bb9a25c1ff471b(void* const* buffers, const int
   icpu::parallel_for_rows(rows, 19, 1, threads, [&](const int64_t row, const int64_t begin, const int64_t end) {
     const int64_t i0 = row;
     for (int64_t i1 = begin; i1 < end; ++i1) {
-      const int64_t v0 = i1;
+      const int32_t v0 = int32_t(i1);
       icpu::for_vectors<1>(0, 19, [&](const int64_t i2, const auto lanes, const int) ICPU_INLINE {
-        const auto v1 = lanes.iota(i2, 1);
+        const auto v1 = lanes.iota32(i2, 1);
         const auto v2 = lanes.vec(v0) >= v1;
         const auto v3 = icpu::load(p1 + i0 * 19 + i2, lanes);
         const auto v5 = v3 != lanes.vec(int64_t(0));

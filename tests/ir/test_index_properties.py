@@ -19,12 +19,14 @@ from inductor_cpu.ir.index import (
     is_nonnegative,
     is_positive,
     loop_var,
+    lower_bound,
     of,
     recombine,
     render,
     size_symbol,
     upper_bound,
     value_symbol,
+    within,
 )
 
 S0, S1 = size_symbol("s0", 2), size_symbol("s1", 1)
@@ -106,12 +108,16 @@ def test_recombine_keeps_the_value(seed: int) -> None:
 def test_what_is_proved_about_the_range_is_true(seed: int) -> None:
     for random, tree in trees(200 + seed, 200, 3):
         expr = build(tree)
-        top = upper_bound(expr)
+        top, bottom = upper_bound(expr), lower_bound(expr)
+        parts = [expr, *(arg for function in expr.functions for arg in function.args)]
+        small = within(expr, -40, 90)
         for at in points(random):
             got = expr.evaluate(at)
             assert got >= 0 or not is_nonnegative(expr), (expr, at)
             assert got >= 1 or not is_positive(expr), (expr, at)
             assert top is None or got <= top, (expr, top, at)
+            assert bottom is None or got >= bottom, (expr, bottom, at)
+            assert not small or all(-40 <= part.evaluate(at) <= 90 for part in parts), (expr, at)
 
 
 @pytest.mark.parametrize("seed", range(4))

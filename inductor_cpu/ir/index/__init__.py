@@ -28,7 +28,7 @@ from inductor_cpu.ir.index.expr import (
     size_symbol,
     value_symbol,
 )
-from inductor_cpu.ir.index.ranges import is_nonnegative, is_positive, upper_bound
+from inductor_cpu.ir.index.ranges import is_nonnegative, is_positive, lower_bound, upper_bound, within
 from inductor_cpu.ir.index.render import render
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "is_nonnegative",
     "is_positive",
     "loop_var",
+    "lower_bound",
     "maximum",
     "minimum",
     "of",
@@ -58,4 +59,5 @@ __all__ = [
     "size_symbol",
     "upper_bound",
     "value_symbol",
+    "within",
 ]

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=65536)
 def is_nonnegative(expr: Expr) -> bool:
     """True only if expr >= 0 for all values in range."""
-    lower = _lower_bound(expr, 0)
+    lower = lower_bound(expr)
     return lower is not None and lower >= 0
+
+
+def lower_bound(expr: Expr) -> int | None:
+    """A constant inclusive lower bound, if one is known."""
+    return _lower_bound(expr, 0)
 
 
 def _lower_bound(expr: Expr, depth: int) -> int | None:
@@ -76,8 +81,16 @@ def _upper_expr(atom: Atom) -> Expr | None:
 
 def upper_bound(expr: Expr) -> int | None:
     """A constant inclusive upper bound, if one is known."""
-    lower = _lower_bound(-expr, 0)
+    lower = lower_bound(-expr)
     return None if lower is None else -lower
+
+
+def within(expr: Expr, least: int, most: int) -> bool:
+    """True only if least <= v <= most for all values v in range of the expression and of those inside its functions."""
+    low, high = lower_bound(expr), upper_bound(expr)
+    if low is None or high is None or low < least or high > most:
+        return False
+    return all(within(arg, least, most) for function in expr.functions for arg in function.args)
 
 
 def _all_nonnegative(term: tuple[Monomial, int]) -> bool:
