@@ -46,6 +46,9 @@ _LAYOUT_HINTS: dict[Any, int] = {
     mkldnn._reorder_mkldnn_rnn_layer_weight.default: 6,
 }
 
+#: Operators that give a weight in a layout of oneDNN's own, which no other operator reads.
+_PACKERS = {*_LAYOUT_HINTS, mkldnn._reorder_convolution_transpose_weight.default}
+
 #: Operators of ours whose second operand is a packed weight.
 _PRODUCTS = {PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR}
 
@@ -88,7 +91,7 @@ def split_weights(gm: fx.GraphModule, static_inputs: Collection[int]) -> tuple[f
     weights = _weights(gm, static_inputs)
     frozen = dict.fromkeys(weights)
     grow(gm, frozen)
-    roots = [node for node in frozen if node not in weights and _is_root(node, frozen)]
+    roots = _roots([node for node in frozen if node not in weights])
     if not roots:
         return gm, None
     recipe = _recipe(gm, roots, weights)
@@ -172,14 +175,28 @@ def _is_view(node: fx.Node) -> bool:
     return node.target in VIEWS or (isinstance(parts, fx.Node) and parts.target in _PARTS)
 
 
-def _is_root(node: fx.Node, frozen: Collection[fx.Node]) -> bool:
-    """A computed weight that the rest of the graph uses; for a view, what it views is stored instead."""
-    if _is_view(node) or not isinstance(node.meta["val"], torch.Tensor):
+def _roots(computed: Sequence[fx.Node]) -> list[fx.Node]:
+    """Which of the computed weights are stored: those that the main graph uses. A value that may not be stored is
+    computed by the main graph, which then uses what it is computed from."""
+    moved, roots = set(computed), []
+    for node in reversed(computed):
+        users = [user for user in users_through_views(node) if user not in moved]
+        if _is_view(node) or not users:
+            continue
+        if _may_be_stored(node, users):
+            roots.append(node)
+        else:
+            moved.discard(node)
+    return roots[::-1]
+
+
+def _may_be_stored(node: fx.Node, users: Sequence[fx.Node]) -> bool:
+    """Whether a computed weight that these nodes use may be a packed weight."""
+    if not isinstance(node.meta["val"], torch.Tensor):
         return False
-    users = [user for user in users_through_views(node) if user not in frozen]
-    if is_packed(node) or any(user.target in _PRODUCTS and user.args[1] is node for user in users):
-        return bool(users)  # padded to whole panels, a small weight may grow more than others may
-    return bool(users) and not escapes(node) and growth(node) <= MAX_GROWTH and not _as_long_as_an_input(node)
+    if _is_packed(node) or any(user.target in _PRODUCTS and user.args[1] is node for user in users):
+        return True  # padded to whole panels, a small weight may grow more than others may
+    return not escapes(node) and growth(node) <= MAX_GROWTH and not _as_long_as_an_input(node)
 
 
 def _as_long_as_an_input(node: fx.Node) -> bool:
@@ -201,10 +218,10 @@ def _is_alias(node: fx.Node) -> bool:
     return schema is not None and any(r.alias_info is not None for r in schema.returns)
 
 
-def is_packed(node: fx.Node) -> bool:
+def _is_packed(node: fx.Node) -> bool:
     """Whether a value is in a layout of oneDNN's own."""
     made = args_of(node)[0] if node.target is operator.getitem else node
-    return getattr(made.target, "namespace", "") == "mkldnn"
+    return made.target in _PACKERS
 
 
 def _is_mutable(node: fx.Node) -> bool:

@@ -284,6 +284,29 @@ def test_results_computed_from_weights_are_new_at_each_call(f: Callable[..., Any
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("layer", [nn.Conv1d(4, 3, 3), nn.ConvTranspose1d(4, 3, 3), nn.Linear(9, 5)])
+@pytest.mark.parametrize("finish", [torch.atan, lambda y: y], ids=["atan", "as it is"])
+def test_layer_of_weights_alone_whose_result_is_returned_reads_a_packed_weight(
+    layer: nn.Module, finish: Callable[[Tensor], Tensor]
+) -> None:
+    # The fuzzer's seed 240831: the call stays in the graph, and its packed weight is none that kernels could copy.
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w, self.layer = nn.Parameter(torch.randn(2, 4, 9)), layer
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return finish(self.layer(self.w.tanh())), x + 1
+
+    net, x = Own(), torch.randn(3, 4)
+    compiled, _ = compile_counted(net)
+    for _ in range(2):
+        y = compiled(x)[0]
+        torch.testing.assert_close(y, net(x)[0], atol=1e-5, rtol=1e-5)
+        y.fill_(7.0)
+
+
+@torch.no_grad()
 def test_weight_that_is_a_result() -> None:
     class Own(nn.Module):
         def __init__(self) -> None:
