@@ -10,12 +10,12 @@ import torch
 from torch import fx
 
 from inductor_cpu.ir.index import ZERO, Expr
+from inductor_cpu.lower.block_moments import blocked_squares
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.pointwise import check_constants
 from inductor_cpu.lower.reductions import (
     Axes,
-    Element,
     Finish,
     accumulator,
     axes_of,
@@ -24,6 +24,7 @@ from inductor_cpu.lower.reductions import (
     loader,
     node_result,
     number,
+    squared_difference,
 )
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.values import TensorValue, loop_dims, point
@@ -36,18 +37,11 @@ def centered_squares(
     ctx: Lowering, node: fx.Node, x: TensorValue, axes: Axes, acc: torch.dtype
 ) -> tuple[TensorValue, TensorValue]:
     """(mean, sum of squared differences from it) in `acc`, with the folded dimensions as ones."""
+    blocked = blocked_squares(ctx, node, x, axes, acc)
+    if blocked is not None:
+        return blocked
     average = fold(ctx, node, axes, "sum", loader(x, acc), acc, finish=divide_by(axes.count))
     return average, fold(ctx, node, axes, "sum", squared_difference(x, average, acc), acc)
-
-
-def squared_difference(x: TensorValue, average: TensorValue, acc: torch.dtype) -> Element:
-    """(x - average)^2, with average broadcast along the folded dimensions."""
-
-    def element(body: Body, at: tuple[Expr, ...]) -> int:
-        difference = body.op("sub", body.cast(body.load(x, at), acc), body.load(average, at))
-        return body.op("mul", difference, difference)
-
-    return element
 
 
 def as_result(

@@ -167,15 +167,26 @@ def _batch_axes(x: TensorValue) -> Axes:
 def _channelwise(
     ctx: Lowering, node: fx.Node, x: TensorValue, fake: torch.Tensor, mean: At, invstd: At, weight: Any, bias: Any
 ) -> TensorValue:
-    """x * alpha + beta with alpha = invstd * weight, beta = bias - mean * alpha; mean, invstd take an x position."""
-    acc = accumulator(x.dtype)
+    """x * alpha + beta with alpha = invstd * weight, beta = bias - mean * alpha; mean, invstd take an x position. Nests
+    of their own: the scheduler knows whether two rows in memory cost less than to compute them for each pixel."""
+    acc, spatial = accumulator(x.dtype), (ZERO,) * (x.ndim - 2)
+
+    def scale(body: Body, at: tuple[Expr, ...]) -> int:
+        factor = _param(body, weight, at, acc)
+        return _scale_and_shift(body, invstd(body, (ZERO, *at, *spatial)), factor, None)
+
+    alpha = ctx.pointwise(node, scale, x.sizes[1:2], acc)
+
+    def shift(body: Body, at: tuple[Expr, ...]) -> int:
+        drift = body.op("mul", mean(body, (ZERO, *at, *spatial)), body.load(alpha, at))
+        own = _param(body, bias, at, acc)
+        return body.op("neg", drift) if own is None else body.op("sub", own, drift)
+
+    beta = ctx.pointwise(node, shift, x.sizes[1:2], acc)
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
-        alpha = _scale_and_shift(body, invstd(body, at), _param(body, weight, at[1:2], acc), None)
-        drift = body.op("mul", mean(body, at), alpha)
-        beta = _param(body, bias, at[1:2], acc)
-        beta = body.op("neg", drift) if beta is None else body.op("sub", beta, drift)
-        return body.op("add", body.op("mul", body.cast(body.load(x, at), acc), alpha), beta)
+        scaled = body.op("mul", body.cast(body.load(x, at), acc), body.load(alpha, at[1:2]))
+        return body.op("add", scaled, body.load(beta, at[1:2]))
 
     return _apply(ctx, node, x, fake, compute)
 

@@ -104,6 +104,25 @@ def loader(tensor: TensorValue, *dtypes: torch.dtype) -> Element:
     return load
 
 
+def difference(x: TensorValue, average: TensorValue, acc: torch.dtype) -> Element:
+    """x - average, with average broadcast along the folded dimensions."""
+
+    def element(body: Body, at: tuple[Expr, ...]) -> int:
+        return body.op("sub", body.cast(body.load(x, at), acc), body.load(average, at))
+
+    return element
+
+
+def squared_difference(x: TensorValue, average: TensorValue, acc: torch.dtype) -> Element:
+    """(x - average)^2, with average broadcast along the folded dimensions."""
+
+    def element(body: Body, at: tuple[Expr, ...]) -> int:
+        apart = difference(x, average, acc)(body, at)
+        return body.op("mul", apart, apart)
+
+    return element
+
+
 # -- building nests --------------------------------------------------------------------------------------------------
 def fold(
     ctx: Lowering,

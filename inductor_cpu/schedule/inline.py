@@ -25,6 +25,8 @@ MAX_BODY = 160
 CHEAP = 3
 #: Extra arithmetic per element of the producer that a consumer which reads it several times may cost.
 REPEAT_BUDGET = 8
+#: The same with its loads, where it may be cheap: a kernel more for a short operand has to pay.
+LOADS_BUDGET = 4096
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,10 @@ class _Inliner:
         if loads == 0 and arithmetic <= CHEAP:
             return None
         size = max(points(nest.dims), 1)
-        if arithmetic > CHEAP:
+        if arithmetic > CHEAP or loads > 1:
             repeats = max((self._evaluations(user, name) / size for user in users), default=1.0)
-            if arithmetic * (repeats - 1) > REPEAT_BUDGET:
+            again = arithmetic * (repeats - 1) if arithmetic > CHEAP else 0
+            if again > REPEAT_BUDGET or (arithmetic + loads - 1) * (repeats - 1) > LOADS_BUDGET:
                 return f"{repeats:.1f} evaluations an element cost more than a store and loads"
         if len(users) > 1 and (loads > 1 or arithmetic > CHEAP):
             return f"{len(users)} nests read it"
