@@ -13,6 +13,7 @@ from inductor_cpu.kernels.linear import wins_convolution
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.blocking import blocking_for
 from inductor_cpu.targets.cpu import detect
+from tests.e2e.support import compile_counted
 
 needs_amx = pytest.mark.skipif(
     "amx_bf16" not in usable_micro_kernels(detect()), reason="this CPU, or its system, has no AMX tiles of bf16"
@@ -221,11 +222,9 @@ def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(
     torch.manual_seed(0)
     module = prepare(Block(channels, columns, *window)).to(dtype)
     x = torch.randn(batch, channels, height, width).to(dtype).contiguous(memory_format=torch.channels_last)
-    check(module, torch.compile(module, backend="icpu"), x)
-    with torch.no_grad():
-        explained = inductor_cpu.explain(module, x)
-    assert explained.extern_calls == 0
-    assert len(explained.kernels) == 2
+    compiled, reports = compile_counted(module)
+    check(module, compiled, x)
+    assert [(len(report.kernels), len(report.externs)) for report in reports] == [(2, 0)]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)

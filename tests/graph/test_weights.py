@@ -161,8 +161,11 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, torch.float32) for name in KINDS), ("convolutions", torch.bfloat16), ("linears", torch.bfloat16)],
+    ids=str,
+)
 def test_extra_memory_is_one_copy_of_each_weight(name: str, dtype: torch.dtype) -> None:
     skip_unless_supported(dtype)
     build, inputs = KINDS[name]
@@ -170,7 +173,7 @@ def test_extra_memory_is_one_copy_of_each_weight(name: str, dtype: torch.dtype) 
     seen = []
     for function, dynamic in ((net, False), (net, True), (lambda x: torch.sin(net(x)), False)):
         compiled, _ = compile_counted(function, dynamic=dynamic)
-        for batch in (1, 2, 3, 5):
+        for batch in (1, 2, 5):
             x = inputs(batch)
             compiled(x.to(dtype) if x.is_floating_point() else x)
             seen.append(memory_of_packed_weights() - before)
