@@ -57,14 +57,20 @@ def is_icpu(name: str) -> bool:
     return name == "icpu" or name.startswith("icpu-")
 
 
-def compiler(name: str, observe: Observer, *, dynamic: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What turns a module or a function into the backend's. icpu's reports go to `observe`."""
+def compiler(
+    name: str, observe: Observer, *, dynamic: bool, eager_random: bool
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What turns a module or a function into the backend's. icpu's reports go to `observe`. eager_random: icpu draws
+    eager's random numbers, so that results can be compared."""
     if name == "eager":
         return lambda function: function
     # A copy: torch.compile takes entries out of `options`.
     arguments: dict[str, Any] = copy.deepcopy(dict(VARIANTS.get(name, {"backend": name})))
     if is_icpu(name):
-        backend = functools.partial(compile_dynamo_graph, observe=observe, mode=arguments.pop("mode", None))
+        options = {"fallback_random": eager_random}
+        backend = functools.partial(
+            compile_dynamo_graph, observe=observe, mode=arguments.pop("mode", None), options=options
+        )
         arguments["backend"] = backend
     wrap: Callable[..., Any] = Frozen if freezes(arguments) else lambda function: function
     return lambda function: wrap(torch.compile(function, dynamic=True if dynamic else None, **arguments))

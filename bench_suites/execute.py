@@ -266,7 +266,7 @@ def prepare(case: Case, job: Job, name: str, reports: list[CompileReport]) -> Co
     """A backend that is ready for its first call; icpu's reports go to `reports`. In training it has a module of its
     own, for its gradients."""
     module = copied(case, job) if job.mode == "training" else case.module
-    function = case.compile(module, compiler(name, reports.append, dynamic=job.dynamic))
+    function = case.compile(module, compiler(name, reports.append, dynamic=job.dynamic, eager_random=True))
     return Competitor(case, job, module, function)
 
 

@@ -149,10 +149,10 @@ class Config:
         "Measure our kernels and the libraries for the shape of each linear, once per machine, and keep the fastest.",
     )
     fallback_random: bool = _setting(
-        True,
-        Kind(bool, choices=(True,)),
-        "Random numbers come from eager's generators, in program order. Always on here; the name is kept for "
-        "programs that set it.",
+        False,
+        _BOOL,
+        "Draw the random numbers that eager mode draws. Off: a seed for each operator comes from eager's generator, "
+        "and its numbers are computed from the seed in vectors, several times as fast.",
     )
     compile_threads: int = _setting(
         0, Kind(int, minimum=0), "C++ compilers that run at the same time. 0: one per core, at most 16."

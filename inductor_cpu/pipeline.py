@@ -170,6 +170,7 @@ def _compile(
             choice.convolution_kernel,
             functools.partial(_attention_kernel, config),
             once=config.cpp.drop_original_weights,
+            eager_random=config.fallback_random,
         )
         prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
         gm = prepared.gm

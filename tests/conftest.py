@@ -33,6 +33,7 @@ def _cache_folder() -> str:
 # Before any test imports the package: it reads its environment once. The cache outlives a run; its keys are contents.
 os.environ.setdefault("ICPU_VERIFY", "1")
 os.environ.setdefault("ICPU_CACHE_DIR", _cache_folder())
+os.environ.setdefault("ICPU_FALLBACK_RANDOM", "1")  # most tests compare with eager's numbers
 
 # A shell starts what runs in the background (`nohup make test &`) with SIGINT ignored, and programs inherit that: the
 # tests of interrupts would wait for ever.

@@ -109,7 +109,7 @@ def test_unknown_attribute_is_a_user_error_on_read_and_write() -> None:
         ("max_autotune", 1),
         ("cpp.min_chunk_size", None),
         ("dump", 3),
-        ("fallback_random", False),
+        ("fallback_random", 1),
         ("cpp", {}),
     ],
 )

@@ -48,7 +48,7 @@ def _one_thread_without_gradients() -> Iterator[None]:
         yield
 
 
-def compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(name: str, function: Callable[..., Any], eager_random: bool = False) -> Callable[..., Any]:
     """The function by a backend. Dynamo keeps backends by code, and the sizes that it saw change by its name: a second
     size of one name would make the next kernel one for all sizes. So each gets code of a name of its own."""
 
@@ -57,7 +57,7 @@ def compiled(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     code = call.__code__.replace(co_name=f"{call.__name__}_{next(NUMBERS)}")
     own = FunctionType(code, call.__globals__, closure=call.__closure__)
-    return compiler(name, lambda report: None, dynamic=False)(own)
+    return compiler(name, lambda report: None, dynamic=False, eager_random=eager_random)(own)
 
 
 def traffic(row: KernelRow, inputs: Inputs, results: Inputs) -> Traffic:
@@ -77,7 +77,8 @@ def test_kernel(variant: Variant, benchmark: BenchmarkFixture) -> None:
     inputs = row.build(variant.dtype, tiny=False)
     icpu, stock = (compiled(name, row.function) for name in ("icpu", "inductor"))
     if benchmark.disabled:
-        check(variant, inputs, icpu)
+        check(variant, inputs, compiled("icpu", row.function, eager_random=True) if row.random else icpu)
+        icpu(*inputs)
         stock(*inputs)
         return
     tiny, call = row.build(variant.dtype, tiny=True), compiled("icpu", row.function)

@@ -27,7 +27,7 @@ class KernelRow:
         the others are read once.
     gathered: bytes that are read of the unread inputs, given the inputs.
     written: bytes that are written besides the results, given the inputs.
-    random: the results depend on the backend's random stream, so that only icpu's are compared with eager's.
+    random: the results depend on the backend's random stream; icpu's are compared with eager's in that of eager mode.
     """
 
     name: str

@@ -101,6 +101,8 @@ SCALAR: dict[str, Row] = {
     "rshift": Row(int="icpu::rshift({0}, {1})"),
     "where": Row(*["{0} ? {1} : {2}"] * 3),
     "quotient": Row(float="{0} / {1}"),
+    "philox": Row(int="icpu::philox<0>({0}, {1}, {2})"),
+    "philox_second": Row(int="icpu::philox<1>({0}, {1}, {2})"),
     "check_index": Row(int="icpu::check_index({0}, {1}, status)"),
     "check_element": Row(int="icpu::check_element({0}, {1}, status)"),
 }
@@ -108,3 +110,4 @@ SCALAR: dict[str, Row] = {
 #: Ops that need a header besides the prelude.
 HEADERS: dict[str, str] = dict.fromkeys(("erfinv", "digamma", "i0"), "special_math.h")
 HEADERS |= dict.fromkeys(("gelu", "gelu_tanh"), "gelu.h")
+HEADERS |= dict.fromkeys(("philox", "philox_second"), "philox.h")

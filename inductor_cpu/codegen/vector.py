@@ -58,6 +58,8 @@ VECTOR: dict[str, Row] = {
     "rshift": Row(int="icpu::rshift<{T}>({0}, {1})"),
     "where": Row(*["icpu::select({0}, {1}, {2})"] * 3),
     "quotient": Row(float="icpu::quotient({0}, {1}, {2})"),
+    "philox": Row(int="icpu::philox<0>({0}, {1}, {2})"),
+    "philox_second": Row(int="icpu::philox<1>({0}, {1}, {2})"),
     "check_index": Row(int="icpu::check_index({0}, {1}, {lanes}, status)"),
     "check_element": Row(int="icpu::check_element({0}, {1}, {lanes}, status)"),
 }

@@ -21,6 +21,7 @@ from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
+from inductor_cpu.graph.random import draw_in_loops
 from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
 from inductor_cpu.graph.shared import find_shared_results, keep_shared_results
 from inductor_cpu.graph.spelled import recognize_activations
@@ -63,12 +64,15 @@ def run_passes(
     convolution_kernel: ConvolutionKernelChoice = no_micro_kernel,
     attention_kernel: AttentionChoice = no_attention_kernel,
     once: bool = False,
+    eager_random: bool = True,
 ) -> Prepared:
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
     inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of
     linears) or `convolution_kernel` names one. `attention_kernel` decides about attention in every graph. once: no
-    weight is to be in memory both as it is and packed."""
+    weight is to be in memory both as it is and packed. eager_random: random numbers are those of eager mode."""
     gm.graph.eliminate_dead_code()
+    if not eager_random:
+        draw_in_loops(gm)
     unwrap_effects(gm)
     complete_replays(gm)
     drop_empty_layers(gm)

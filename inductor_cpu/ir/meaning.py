@@ -54,6 +54,21 @@ def _truncdiv(a: Tensor, b: Tensor) -> Tensor:
     return torch.div(a, b, rounding_mode="trunc")
 
 
+def _philox(word: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Philox2x32-10 in int64: products wrap at 64 bits, as they should."""
+
+    def bits(counter: Tensor, high: Tensor, key: Tensor) -> Tensor:
+        low = 0xFFFFFFFF
+        a, b, k = (x.long() & low for x in (counter, high, key))
+        for _ in range(10):
+            whole = a * 0xD256D193
+            a, b = ((whole >> 32) & low) ^ k ^ b, whole & low
+            k = (k + 0x9E3779B9) & low
+        return (a, b)[word].to(torch.int32)
+
+    return bits
+
+
 #: op -> its function on physical tensors of one dtype.
 MEANING: dict[str, Callable[..., Tensor]] = {
     "neg": torch.neg,
@@ -134,6 +149,8 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "rshift": torch.bitwise_right_shift,
     "where": torch.where,
     "quotient": lambda a, b, inverse: torch.div(a, b),
+    "philox": _philox(0),
+    "philox_second": _philox(1),
     "check_index": _check_index,
     "check_element": _check_element,
 }

@@ -236,3 +236,6 @@ PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
 DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default
 PACKED_INT_MM = torch.ops.icpu.packed_int_mm.default
 PACKED_LINEAR = torch.ops.icpu.packed_linear.default
+
+#: In the meta of a random operator: loops compute its numbers.
+DRAWN_IN_LOOPS = "icpu_random"

@@ -40,7 +40,7 @@ LOOP_DTYPES: frozenset[torch.dtype] = frozenset(
 @dataclass(frozen=True)
 class OpRow:
     """name; arity; result: "same" (dtype of the last argument) or "bool"; domain: which argument dtypes it takes:
-    "any", "float", "int" (no bool), "number" (no bool), "bool", "bits" (int or bool), "low" (bf16, f16);
+    "any", "float", "int" (no bool), "int32", "number" (no bool), "bool", "bits" (int or bool), "low" (bf16, f16);
     exact: the result needs no rounding when the arguments are low-precision values; cost: rough, in adds."""
 
     name: str
@@ -86,6 +86,8 @@ _TABLE: list[OpRow] = [
     *_rows("where", 3, "same", "any", exact=True),
     # quotient(a, b, 1 / b): a / b of numbers a >= 0 and b >= 1, or NaN; last bits of tiny results may be others
     *_rows("quotient", 3, "same", "float", cost=3),
+    # philox(counter, high, key): random bits, a function of the three; philox_second: other ones (see philox.h)
+    *_rows("philox philox_second", 3, "same", "int32", cost=25),
     # check_index(value: int64, size: int64): value + size if negative; out of range: 0, and the kernel reports an error
     # check_element: the same without the wrapping, and the error is another one
     *_rows("check_index check_element", 2, "same", "int", cost=3),
@@ -123,6 +125,8 @@ def accepts(op: str, dtype: torch.dtype) -> bool:
         return op == "where"
     if domain == "any":
         return dtype in LOOP_DTYPES
+    if domain == "int32":
+        return dtype == torch.int32
     if dtype == torch.bool:
         return domain in ("bool", "bits")
     if dtype in LOW_PRECISION and domain == "low":

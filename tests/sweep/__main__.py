@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 os.environ.setdefault("ICPU_VERIFY", "1")
 os.environ.setdefault("ICPU_CACHE_DIR", str(ROOT / "build" / "sweep_kernel_cache"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("ICPU_FALLBACK_RANDOM", "1")  # random numbers are compared with eager's
 
 from tests.sweep.cases import DATABASES, DTYPES, KINDS, all_cases  # noqa: E402
 from tests.sweep.report import read_expected, read_rows, report, to_json, unexpected  # noqa: E402
