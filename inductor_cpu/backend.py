@@ -6,6 +6,7 @@ imports it when a program names the backend, so they run while Dynamo traces.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import os
@@ -26,9 +27,10 @@ from torch._guards import CompileContext, TracingContext
 from inductor_cpu.config import Config, from_options, snapshot
 from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.graph.decompositions import decompositions
+from inductor_cpu.graph.dropped_attention import drop_in_attention
 from inductor_cpu.graph.updated import NO_UPDATES, Updates
 from inductor_cpu.lower.rules import RULES
-from inductor_cpu.pipeline import compile_graph, warm_up
+from inductor_cpu.pipeline import attention_kernel, compile_graph, warm_up
 from inductor_cpu.trace import CompileReport, Trace, set_logs
 
 Kind = Literal["inference", "forward", "backward"]
@@ -102,6 +104,7 @@ def compile_dynamo_graph(
         if observe is not None:
             observe(CompileReport(graph=_graph_name("eager"), kind="eager", notes=(f"runs in eager mode: {reason}",)))
         return gm.forward
+    drop_in_attention(gm, functools.partial(attention_kernel, config))
     try:
         return _differentiate(gm, example_inputs, config, observe, mutations_in_graph=True)
     except _MisplacedResult:

@@ -168,7 +168,7 @@ def _compile(
             choice.why_not_pack,
             choice.micro_kernel,
             choice.convolution_kernel,
-            functools.partial(_attention_kernel, config),
+            functools.partial(attention_kernel, config),
             once=config.cpp.drop_original_weights,
             eager_random=config.fallback_random,
         )
@@ -287,7 +287,7 @@ def _own_linear(shape: linear.Shape, name: str, config: Config) -> Callable[[], 
     return lambda: compiled([x, packed])
 
 
-def _attention_kernel(config: Config, dtype: torch.dtype) -> tuple[str | None, str]:
+def attention_kernel(config: Config, dtype: torch.dtype) -> tuple[str | None, str]:
     """The kernel for attention in a dtype, or None for ATen, and why."""
     decision = attention.choose(dtype, _target(config))
     return decision.kernel, decision.reason

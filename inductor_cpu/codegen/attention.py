@@ -3,7 +3,7 @@ strides are arguments, so one kernel serves all shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from inductor_cpu.codegen.analysis import Facts
@@ -75,14 +75,13 @@ def generate_attention(
     writer.line('#include "../attention/attention.h"')
     with writer.block(HEAD):
         empty = "kNan" if node.nan_rows else "kZero"
-        flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}"
+        flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}"
         writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
         given = _begin(node, writer)
         for name, kind in (("out", element), ("log_sums", "float"))[: len(node.outputs)]:
             writer.line(f"kernel.{name} = {given.tensor(kind)};")
-        for name, _ in zip(("q", "k", "v", "mask"), node.operands, strict=False):
-            kind = mask if name == "mask" else element
-            writer.line(f"kernel.{name} = {given.tensor(f'const {kind}', offset=True)};")
+        names = ("q", "k", "v", *(("mask",) if node.mask is not None else ()), "kept")
+        _emit_operands(node, names, {"mask": mask}, element, given, writer)
         for number in range(len(node.lists)):
             name = f"lists[{number // 2}].{('counts', 'numbers')[number % 2]}"
             writer.line(f"kernel.blocks.{name} = {given.tensor('const int32_t', offset=True)};")
@@ -109,15 +108,13 @@ def generate_attention_backward(
     writer.line(f'#include "../attention/{row.header}"')
     writer.line('#include "../attention/backward.h"')
     with writer.block(HEAD):
-        flags = str(node.causal).lower()
+        flags = f"{str(node.causal).lower()}, {_dropped(node)}"
         writer.line(f"{_SPACE}::Backward<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
         given = _begin(node, writer)
         for name in ("grad_q", "grad_k", "grad_v"):
             writer.line(f"kernel.{name} = {given.tensor(element)};")
-        kinds = {"log_sums": "float", "mask": mask}
-        names = ("grad_out", "q", "k", "v", "out", "log_sums", "mask")
-        for name, _ in zip(names, node.operands, strict=False):
-            writer.line(f"kernel.{name} = {given.tensor(f'const {kinds.get(name, element)}', offset=True)};")
+        names = ("grad_out", "q", "k", "v", "out", "log_sums", *(("mask",) if node.mask is not None else ()), "kept")
+        _emit_operands(node, names, {"log_sums": "float", "mask": mask}, element, given, writer)
         writer.line(f"kernel.run({_threads(choices)});")
         writer.line("return 0;")
     return named(writer.text(), f"icpu_{node.name}")
@@ -128,6 +125,27 @@ def _begin(node: Attention | AttentionBackward, writer: Writer) -> _Given:
     writer.line("kernel.sizes = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]};")
     writer.line(f"kernel.scale = {float(node.scale)!r};")
     return _Given()
+
+
+def _dropped(node: Attention | AttentionBackward) -> str:
+    """Whether weights are dropped, as C++."""
+    return str(node.kept is not None).lower()
+
+
+def _emit_operands(
+    node: Attention | AttentionBackward,
+    names: Sequence[str],
+    kinds: Mapping[str, str],
+    element: str,
+    given: _Given,
+    writer: Writer,
+) -> None:
+    """Write the template's operands. kinds: of those whose elements are no `element`."""
+    kinds = {"kept": "bool", **kinds}
+    for name, _ in zip(names, node.operands, strict=False):
+        writer.line(f"kernel.{name} = {given.tensor(f'const {kinds.get(name, element)}', offset=True)};")
+    if node.kept is not None:
+        writer.line(f"kernel.keep = {float(node.keep)!r};")
 
 
 def _threads(choices: Choices) -> str:

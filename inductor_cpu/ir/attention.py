@@ -46,11 +46,14 @@ def attend(
     scale: float,
     causal: bool,
     nan_rows: bool,
+    kept: torch.Tensor | None = None,
+    keep: float = 1.0,
     become: Callable[[torch.Tensor], torch.Tensor] = lambda scores: scores,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(q @ k^T * scale + mask) @ v, in float32: (batch, heads, rows, columns) of q's dtype, and the logarithms
     of the softmax's divisors, float32 (batch, heads, rows). The operands are those of `ir.nodes.Attention`; the
-    mask need not be expanded. become: from scores to what the softmax is of."""
+    mask need not be expanded. kept: which weights are not dropped, with probability `keep`. become: from scores to what
+    the softmax is of."""
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = (x.float().repeat_interleave(groups, 1) for x in (k, v))
     scores = become(q.float() @ k.transpose(2, 3) * scale)
@@ -63,8 +66,9 @@ def attend(
     if not nan_rows:
         empty = (scores == -math.inf).all(-1)
         weights, logs = weights.masked_fill(empty.unsqueeze(-1), 0.0), logs.masked_fill(empty, 0.0)
-    out = weights @ v
-    return by_rows(out.shape, q).copy_(out), logs
+    out = (weights if kept is None else weights * kept / keep) @ v
+    place = by_rows(out.shape, q) if kept is None else q.new_empty(out.shape)
+    return place.copy_(out), logs
 
 
 def attend_backward(
@@ -77,6 +81,8 @@ def attend_backward(
     mask: torch.Tensor | None,
     scale: float,
     causal: bool,
+    kept: torch.Tensor | None = None,
+    keep: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The gradients of q, k and v from that of `out`, in float32, in their dtype; out, log_sums: what `attend` gave.
 
@@ -91,10 +97,13 @@ def attend_backward(
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.float()
     weights = (scores - log_sums.unsqueeze(-1)).exp()
-    slopes = weights * (grad_out @ wide_v.transpose(2, 3) - (grad_out * out).sum(-1, keepdim=True)) * scale
-    grads = slopes @ wide_k, slopes.transpose(2, 3) @ q, weights.transpose(2, 3) @ grad_out
+    noise = torch.ones(()) if kept is None else kept / keep
+    products = grad_out @ wide_v.transpose(2, 3) * noise
+    slopes = weights * (products - (grad_out * out).sum(-1, keepdim=True)) * scale
+    grads = slopes @ wide_k, slopes.transpose(2, 3) @ q, (weights * noise).transpose(2, 3) @ grad_out
     sums = (grads[0], *(x.unflatten(1, (kv_heads, groups)).sum(2) for x in grads[1:]))
-    q_grad, k_grad, v_grad = (by_rows(x.shape, k).copy_(x) for x in sums)
+    places = (by_rows(x.shape, k) if kept is None else k.new_empty(x.shape) for x in sums)
+    q_grad, k_grad, v_grad = (place.copy_(x) for place, x in zip(places, sums, strict=True))
     return q_grad, k_grad, v_grad
 
 

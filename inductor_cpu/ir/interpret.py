@@ -146,16 +146,17 @@ class _Run:
 
     def attend(self, node: Attention) -> None:
         q, k, v = self.view(node.q), self.view(node.k), self.view(node.v)
-        mask = None if node.mask is None else self.view(node.mask)
-        results = attend(q, k, v, mask, node.scale, node.causal, node.nan_rows, functools.partial(self.score, node))
+        mask, kept = (None if view is None else self.view(view) for view in (node.mask, node.kept))
+        become = functools.partial(self.score, node)
+        results = attend(q, k, v, mask, node.scale, node.causal, node.nan_rows, kept, node.keep, become)
         for name, value in zip(node.outputs, results, strict=False):
             self.provide(name)
             self.tensors[name].copy_(value)
 
     def attend_backward(self, node: AttentionBackward) -> None:
         grad_out, q, k, v, out, log_sums = (self.view(view) for view in node.operands[:6])
-        mask = None if node.mask is None else self.view(node.mask)
-        grads = attend_backward(grad_out, q, k, v, out, log_sums, mask, node.scale, node.causal)
+        mask, kept = (None if view is None else self.view(view) for view in (node.mask, node.kept))
+        grads = attend_backward(grad_out, q, k, v, out, log_sums, mask, node.scale, node.causal, kept, node.keep)
         for name, value in zip(node.outputs, grads, strict=True):
             self.provide(name)
             self.tensors[name].copy_(value)

@@ -124,7 +124,8 @@ class Attention:
     kernel: a row of `ATTENTION_KERNELS`. scores: None, or what becomes of each score before the softmax: a nest over
     (batch, heads, rows, keys) that loads scores from its only result and stores there. This float32 buffer, of kind
     "accumulator", never is in memory as a whole. A score of -infinity is a key that does not count.
-    blocks: only with `scores`."""
+    blocks: only with `scores`. kept: None, or a bool view (batch, heads, rows, keys): which weights are not dropped
+    after the softmax; these are divided by `keep`, the probability of being kept. Not with `scores`."""
 
     name: str
     kernel: str
@@ -140,11 +141,13 @@ class Attention:
     origins: tuple[str, ...] = ()
     scores: LoopNest | None = None
     blocks: Blocks | None = None
+    kept: View | None = None
+    keep: float = 1.0
 
     @property
     def operands(self) -> tuple[View, ...]:
         """The tensors of four dimensions that the template reads."""
-        return (self.q, self.k, self.v) if self.mask is None else (self.q, self.k, self.v, self.mask)
+        return (self.q, self.k, self.v, *(view for view in (self.mask, self.kept) if view is not None))
 
     @property
     def lists(self) -> tuple[View, ...]:
@@ -173,10 +176,10 @@ class Attention:
 class AttentionBackward:
     """The gradients of q, k and v from that of an attention's result, by a generated kernel.
 
-    q, k, v, mask, scale, causal, kernel: as in `Attention`; grad_out, out: views (batch, heads, rows, columns), and
-    log_sums: a float32 view (batch, heads, rows): the result's gradient, and what `Attention` wrote. All views but
-    log_sums have stride 1 along their last dimension, and so have grad_q, grad_k and grad_v: buffers with the shapes of
-    q, k and v."""
+    q, k, v, mask, scale, causal, kernel, kept, keep: as in `Attention`; grad_out, out: views (batch, heads, rows,
+    columns), and log_sums: a float32 view (batch, heads, rows): the result's gradient, and what `Attention` wrote. All
+    views but log_sums have stride 1 along their last dimension, and so have grad_q, grad_k and grad_v: buffers with the
+    shapes of q, k and v."""
 
     name: str
     kernel: str
@@ -193,12 +196,14 @@ class AttentionBackward:
     grad_k: str
     grad_v: str
     origins: tuple[str, ...] = ()
+    kept: View | None = None
+    keep: float = 1.0
 
     @property
     def operands(self) -> tuple[View, ...]:
         """The tensors that the template reads."""
         given = (self.grad_out, self.q, self.k, self.v, self.out, self.log_sums)
-        return given if self.mask is None else (*given, self.mask)
+        return (*given, *(view for view in (self.mask, self.kept) if view is not None))
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Each has a fake implementation for shapes, and one in plain torch: graphs that r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -166,11 +167,13 @@ def attention(
     causal: bool,
     nan_rows: bool,
     kernel: str,
+    kept: torch.Tensor | None = None,
+    keep: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(q @ k^T * scale + mask) @ v and the logarithms of the softmax's divisors, see `ir.nodes.Attention`.
-    `kernel` names the row of `ATTENTION_KERNELS` that computes it. In each row of the result
-    the heads are next to each other."""
-    return attend(q, k, v, mask, scale, causal, nan_rows)
+    `kernel` names the row of `ATTENTION_KERNELS` that computes it. In each row of the result the heads are next to each
+    other, as ATen's flash attention has them; with `kept` it is contiguous, as what ATen spells out."""
+    return attend(q, k, v, mask, scale, causal, nan_rows, kept, keep)
 
 
 @attention.register_fake
@@ -183,8 +186,11 @@ def _(
     causal: bool,
     nan_rows: bool,
     kernel: str,
+    kept: torch.Tensor | None = None,
+    keep: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out = by_rows((*q.shape[:3], v.shape[3]), q)
+    sizes = (*q.shape[:3], v.shape[3])
+    out = by_rows(sizes, q) if kept is None else q.new_empty(sizes)
     return out, q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
@@ -203,10 +209,12 @@ def attention_backward(
     scale: float,
     causal: bool,
     kernel: str,
+    kept: torch.Tensor | None = None,
+    keep: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The gradients of q, k and v, see `ir.nodes.AttentionBackward`. `kernel` names the row of `ATTENTION_KERNELS` that
-    computes them. In each row of a result the heads are next to each other."""
-    return attend_backward(grad_out, q, k, v, out, log_sums, mask, scale, causal)
+    computes them. In each row of a result the heads are next to each other, or with `kept` it is contiguous."""
+    return attend_backward(grad_out, q, k, v, out, log_sums, mask, scale, causal, kept, keep)
 
 
 @attention_backward.register_fake
@@ -221,11 +229,34 @@ def _(
     scale: float,
     causal: bool,
     kernel: str,
+    kept: torch.Tensor | None = None,
+    keep: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    if kept is not None:
+        return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
     return by_rows(q.shape, q), by_rows(k.shape, k), by_rows(v.shape, v)
 
 
 ATTENTION_BACKWARD = torch.ops.icpu.attention_backward.default
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    q, k, v, mask, scale, causal, _, kernel, kept, keep = inputs
+    out, log_sums = output
+    ctx.mark_non_differentiable(log_sums)
+    ctx.save_for_backward(q, k, v, out, log_sums, mask, kept)
+    ctx.settings = scale, causal, kernel, keep
+
+
+def _differentiate(ctx: Any, grad_out: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    q, k, v, out, log_sums, mask, kept = ctx.saved_tensors
+    scale, causal, kernel, keep = ctx.settings
+    grads = ATTENTION_BACKWARD(grad_out, q, k, v, out, log_sums, mask, scale, causal, kernel, kept, keep)
+    return *grads, *[None] * 7
+
+
+# For calls that are put into a graph before it is differentiated.
+attention.register_autograd(_differentiate, setup_context=_remember)
 
 #: torch's flex_attention; in the meta of a call: the row of `ATTENTION_KERNELS` that computes it.
 FLEX_ATTENTION = torch.ops.higher_order.flex_attention

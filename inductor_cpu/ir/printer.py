@@ -206,10 +206,14 @@ def _(value: Gemm) -> str:
     return f"{value.name}: {value.accumulator} = {value.micro_kernel} {show(value.a)} @ {value.b}{_from(value.origins)}"
 
 
+def _kept(value: Attention | AttentionBackward) -> str:
+    return "" if value.kept is None else f", kept {show(value.kept)} of {value.keep}"
+
+
 @show.register
 def _(value: Attention) -> str:
     mask = "" if value.mask is None else f" + {show(value.mask)}"
-    flags = ", causal" * value.causal + ", nan rows" * value.nan_rows
+    flags = ", causal" * value.causal + ", nan rows" * value.nan_rows + _kept(value)
     scores = "" if value.scores is None else f", its scores as by\n{indent(show(value.scores), '  ')}"
     return (
         f"{value.name}: {', '.join(value.outputs)} = {value.kernel} softmax({show(value.q)} @ {show(value.k)}^T"
@@ -219,7 +223,7 @@ def _(value: Attention) -> str:
 
 @show.register
 def _(value: AttentionBackward) -> str:
-    flags = ("" if value.mask is None else f" + {show(value.mask)}") + ", causal" * value.causal
+    flags = ("" if value.mask is None else f" + {show(value.mask)}") + ", causal" * value.causal + _kept(value)
     return (
         f"{value.name}: {', '.join(value.outputs)} = {value.kernel} gradients by {show(value.grad_out)} of"
         f" {show(value.out)}, {show(value.log_sums)} = softmax({show(value.q)} @ {show(value.k)}^T"

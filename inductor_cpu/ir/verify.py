@@ -203,6 +203,11 @@ class _ProgramCheck:
             self.view(check, view)
             check.require(len(view.sizes) == 4, f"{view.buffer} has the wrong rank")
             check.require(view.strides[-1] == 1, f"{view.buffer} has no contiguous rows")
+        if node.kept is not None:
+            check.require(node.kept.sizes == (*node.q.sizes[:3], node.k.sizes[2]), "it drops no weights")
+            check.require(
+                self.program.buffer(node.kept.buffer).dtype == torch.bool and 0 < node.keep <= 1, "it keeps none"
+            )
 
     def rows_of_results(self, check: Checker, names: Iterable[str]) -> None:
         for result in map(self.program.buffer, names):
@@ -211,6 +216,7 @@ class _ProgramCheck:
     def scores(self, check: Checker, node: Attention, nest: LoopNest) -> None:
         check.require(len(nest.stores) == 1 and not nest.reduce_dims, "its scores become no scores")
         check.require(node.mask is None and not node.causal, "its scores are masked twice")
+        check.require(node.kept is None, "it drops weights of changed scores")
         buffer = self.program.buffer_table.get(nest.stores[0].buffer)
         if buffer is None or buffer.kind != "accumulator" or buffer.dtype != torch.float32:
             check.fail(f"{nest.stores[0].buffer} is no accumulator of scores")

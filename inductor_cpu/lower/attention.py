@@ -30,11 +30,13 @@ def attention(
     causal: bool,
     nan_rows: bool,
     kernel: str,
+    kept: TensorValue | None = None,
+    keep: float = 1.0,
 ) -> tuple[TensorValue, TensorValue | None]:
     """The operands are read where they lie if their rows are contiguous. The second result exists if somebody reads
     it."""
     q_view, k_view, v_view = (ctx.with_rows(node, x) for x in (q, k, v))
-    mask_view = _mask(ctx, node, mask, q_view, k_view)
+    mask_view, kept_view = (_mask(ctx, node, x, q_view, k_view) for x in (mask, kept))
     out, log_sums = meta_of(node)
     made = ctx.new_buffer(out.dtype, size_exprs(out.shape), dense_strides(out))
     sums = None
@@ -43,7 +45,7 @@ def attention(
     ctx.nodes.append(
         Attention(
             ctx.fresh("attention"), kernel, q_view, k_view, v_view, mask_view, float(scale), causal, nan_rows,
-            made.name, None if sums is None else sums.name, (node.name,),
+            made.name, None if sums is None else sums.name, (node.name,), kept=kept_view, keep=keep,
         )
     )  # fmt: skip
     return ctx.whole(made), None if sums is None else ctx.whole(sums)
@@ -63,17 +65,19 @@ def attention_backward(
     scale: float,
     causal: bool,
     kernel: str,
+    kept: TensorValue | None = None,
+    keep: float = 1.0,
 ) -> tuple[TensorValue, ...]:
     """The operands are read where they lie if their rows are contiguous."""
     grad_view, q_view, k_view, v_view, out_view = (ctx.with_rows(node, x) for x in (grad_out, q, k, v, out))
     sums = ctx.strided(log_sums) or ctx.strided(ctx.copy(node, log_sums))
     assert sums is not None
-    mask_view = _mask(ctx, node, mask, q_view, k_view)
+    mask_view, kept_view = (_mask(ctx, node, x, q_view, k_view) for x in (mask, kept))
     grad_q, grad_k, grad_v = (ctx.new_buffer(x.dtype, size_exprs(x.shape), dense_strides(x)) for x in meta_of(node))
     ctx.nodes.append(
         AttentionBackward(
             ctx.fresh("attention_backward"), kernel, grad_view, q_view, k_view, v_view, out_view, sums, mask_view,
-            float(scale), causal, grad_q.name, grad_k.name, grad_v.name, (node.name,),
+            float(scale), causal, grad_q.name, grad_k.name, grad_v.name, (node.name,), kept=kept_view, keep=keep,
         )
     )  # fmt: skip
     return ctx.whole(grad_q), ctx.whole(grad_k), ctx.whole(grad_v)

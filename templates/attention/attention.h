@@ -5,7 +5,8 @@
 // comes. Several blocks of queries share what is read of keys and values. These are packed for the micro kernel once for
 // each head and thread, as far as its queries need them.
 //
-// A few queries go another way (decode.h): then keys and values would be packed for a single use.
+// A few queries go another way (decode.h), unless weights are dropped: then keys and values would be packed for a single
+// use. Dropped weights count in the divisor of their row; those that are kept are divided by the probability of that.
 //
 // Preconditions: neighbouring values of a row of q, k, v, out and mask lie side by side; other strides are any. heads is
 // a multiple of kv_heads: neighbouring query heads share keys and values. A mask is true or finite where a key counts,
@@ -19,9 +20,9 @@ namespace icpu::attention {
 // Keys that the scores and weights of some blocks of queries are for, so that both stay in the L1 and L2 caches.
 inline constexpr int64_t kKeysAtOnce = 256;
 
-template <class Micro, class T, class MaskElement, bool causal, Empty empty>
-class Attention : public Problem<T, MaskElement, causal, empty> {
-  using Base = Problem<T, MaskElement, causal, empty>;
+template <class Micro, class T, class MaskElement, bool causal, Empty empty, bool dropped>
+class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
+  using Base = Problem<T, MaskElement, causal, empty, dropped>;
   using Base::kChanged, Base::kMasked;
   using Element = typename Micro::Element;
   using Pack = Packing<Micro, T>;
@@ -30,13 +31,15 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
   static constexpr int64_t kBlocks = Micro::kBlocks, kQueries = kBlocks * kBlock;
 
  public:
-  using Base::blocks, Base::k, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
+  using Base::blocks, Base::k, Base::keep, Base::kept, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
   // One kernel: the queries of all heads are shared among threads, kQueries at once. change(batch, head, first row, first key,
   // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of `Changed`.
   template <class Change = None>
   void run(int limit, const Change& change = {}) const {
-    if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit, change);
+    if constexpr (!dropped) {
+      if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit, change);
+    }
     const int64_t blocks = ceil_div(sizes.rows, kQueries);
     const int64_t work = sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns) / 32;
     parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
@@ -189,6 +192,7 @@ class Attention : public Problem<T, MaskElement, causal, empty> {
       } else {
         factor = Rows::row(scores, count, width, !block.begun, unit * kLog2E, running, weights);
       }
+      if constexpr (dropped) Rows::drop(weights, count, kept.at(b, h, row) + begin);
       if (block.begun && factor != 1) scale_sums(block.sums + r * kColumns, factor);
     }
   }

@@ -1,8 +1,10 @@
 // Gradients of attention, in blocks of queries and keys, without the matrix of scores in memory.
 //
 //   weights = 2^((q @ k^T * scale + mask - log_sums) * log2(e))       as the forward pass had them
-//   slopes  = weights * (grad_out @ v^T - sum(grad_out * out))
-//   grad_q  = slopes @ k * scale,  grad_k = slopes^T @ q * scale,  grad_v = weights^T @ grad_out
+//   slopes  = weights * (noise * (grad_out @ v^T) - sum(grad_out * out))
+//   grad_q  = slopes @ k * scale,  grad_k = slopes^T @ q * scale,  grad_v = (noise * weights)^T @ grad_out
+//
+// noise is 1 / keep for a weight that was kept and 0 for one that was dropped, or 1 without dropping.
 //
 // (Dao et al., FlashAttention, 2022, appendix B.4.) A block of queries meets one block of keys after the other.
 // Gradients of keys and values are summed the other way round, as columns: then weights and slopes are second operands
@@ -21,7 +23,7 @@
 
 namespace icpu::attention {
 
-template <class Micro, class T, class MaskElement, bool causal>
+template <class Micro, class T, class MaskElement, bool causal, bool dropped>
 class Backward {
   using Element = typename Micro::Element;
   using Pack = Packing<Micro, T>;
@@ -39,6 +41,8 @@ class Backward {
   Tensor<const T> grad_out, q, k, v, out;
   Tensor<const float> log_sums;
   Tensor<const MaskElement> mask;
+  Tensor<const bool> kept;
+  float keep = 1;
   Tensor<T> grad_q, grad_k, grad_v;
 
   void run(int limit) const {
@@ -235,8 +239,16 @@ class Backward {
       // The difference comes first: it is rounded once.
       const Reg<float> less = kMasked ? score - sum : fma_reg(score, splat_reg(scale), -sum);
       const Reg<float> power = power_of_two<6>(less * splat_reg(kLog2E));
-      weight[v] = Rows::or_else(seen - v * kLanes, power, 0.0f);
-      slope[v] = Rows::or_else(seen - v * kLanes, power * (product - delta), 0.0f);
+      if constexpr (dropped) {
+        Mask<> stays;
+        load_unit(kept.at(some.batch, some.head, row) + key + v * kLanes, Rows::first_lanes(seen - v * kLanes).m[0], stays);
+        const Reg<float> noise = select(stays, splat<1>(1 / keep), splat<1>(0.0f)).r[0];
+        weight[v] = Rows::or_else(seen - v * kLanes, power * noise, 0.0f);
+        slope[v] = Rows::or_else(seen - v * kLanes, power * fma_reg(product, noise, -delta), 0.0f);
+      } else {
+        weight[v] = Rows::or_else(seen - v * kLanes, power, 0.0f);
+        slope[v] = Rows::or_else(seen - v * kLanes, power * (product - delta), 0.0f);
+      }
     }
   }
 

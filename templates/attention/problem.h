@@ -53,7 +53,8 @@ struct Changed {};
 // Which rows have no key at all: NaN there, as a softmax of -infinities gives, or 0.
 enum class Empty { kZero, kNan };
 
-template <class T, class MaskElement, bool causal, Empty empty>
+// dropped: whether weights that are not kept become 0.
+template <class T, class MaskElement, bool causal, Empty empty, bool dropped>
 struct Problem {
   using Value = T;
   static constexpr bool kMasked = !std::is_same_v<MaskElement, None>;
@@ -65,6 +66,8 @@ struct Problem {
   float scale;
   Tensor<const T> q, k, v;
   Tensor<const MaskElement> mask;
+  Tensor<const bool> kept;  // where weights are dropped
+  float keep = 1;  // the probability of being kept
   Tensor<T> out;
   Tensor<float> log_sums;  // what the weights of a row were divided by, as a logarithm; data may be null
 
@@ -87,7 +90,8 @@ struct Problem {
   // base: the score whose weight is 1; total: the sum of weights; sums(panel): weighted values, kColumns of them.
   template <class Pack, int64_t kColumns, class Sums>
   ICPU_INLINE void finish_row(int64_t b, int64_t h, int64_t row, float base, float total, const Sums& sums) const {
-    const float factor = total == 0 ? (empty == Empty::kNan && sizes.keys > 0 ? kNan<float> : 0.0f) : 1 / total;
+    const float factor = total == 0 ? (empty == Empty::kNan && sizes.keys > 0 ? kNan<float> : 0.0f)
+                                    : dropped ? 1 / (total * keep) : 1 / total;
     T* const place = out.at(b, h, row);
     for (int64_t panel = 0; panel < ceil_div(sizes.columns, kColumns); ++panel) {
       const float* const from = sums(panel);

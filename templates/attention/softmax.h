@@ -224,6 +224,28 @@ struct Softmax {
     }
   }
 
+  // Of the first `keys` weights of a row, those that are not kept become 0.
+  static ICPU_INLINE void drop(Element* weights, int64_t keys, const bool* kept) {
+    for (int64_t key = 0; key < keys; key += Micro::kColumns, weights += kPanel, kept += Micro::kColumns) {
+      if constexpr (std::is_same_v<Element, float>) {
+        for (int v = 0; v < kVectors; ++v) {
+          float* const place = weights + v * Micro::kBlock * Micro::kStep;
+          Mask<> some;
+          load_unit(kept + v * kLanes, first_lanes(keys - key - v * kLanes).m[0], some);
+          const Reg<float> value = select(some, Vec<float>{{load_reg(place)}}, splat<1>(0.0f)).r[0];
+          std::memcpy(place, &value, sizeof(value));
+        }
+      } else {
+#if defined(__AVX512BF16__)
+        const auto left = static_cast<__mmask32>(keys - key < 32 ? (1u << (keys - key)) - 1 : ~0u);
+        const __m256i bytes = _mm256_maskz_loadu_epi8(left, kept);
+        const __m512i value = _mm512_maskz_mov_epi16(_mm256_test_epi8_mask(bytes, bytes), _mm512_load_si512(weights));
+        _mm512_store_si512(weights, value);
+#endif
+      }
+    }
+  }
+
  private:
   // Stores the weights of one row and panel, and adds them to the sums as they are stored: the error of a rounded weight
   // then is in the divisor too, and cancels where one key has nearly all the weight.
