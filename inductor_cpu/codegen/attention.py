@@ -23,6 +23,9 @@ from inductor_cpu.targets.cpu import Target
 
 _SPACE = "icpu::attention"
 
+#: As kMostOfHead in decode.h.
+MOST_OF_HEAD = 4
+
 
 def pointers_of(node: Attention | AttentionBackward) -> tuple[str, ...]:
     """The buffers of a kernel's pointers, in order."""
@@ -75,7 +78,7 @@ def generate_attention(
     writer.line('#include "../attention/attention.h"')
     with writer.block(HEAD):
         empty = "kNan" if node.nan_rows else "kZero"
-        flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}"
+        flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}, {_may_be_few(node)}"
         writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
         given = _begin(node, writer)
         for name, kind in (("out", element), ("log_sums", "float"))[: len(node.outputs)]:
@@ -130,6 +133,12 @@ def _begin(node: Attention | AttentionBackward, writer: Writer) -> _Given:
 def _dropped(node: Attention | AttentionBackward) -> str:
     """Whether weights are dropped, as C++."""
     return str(node.kept is not None).lower()
+
+
+def _may_be_few(node: Attention) -> str:
+    """Whether the template's way for few queries may be taken at run time, as C++: to compile it takes two seconds."""
+    rows = node.q.sizes[2].as_int
+    return str(rows is None or rows <= MOST_OF_HEAD).lower()
 
 
 def _emit_operands(

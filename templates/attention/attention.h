@@ -20,7 +20,8 @@ namespace icpu::attention {
 // Keys that the scores and weights of some blocks of queries are for, so that both stay in the L1 and L2 caches.
 inline constexpr int64_t kKeysAtOnce = 256;
 
-template <class Micro, class T, class MaskElement, bool causal, Empty empty, bool dropped>
+// few: whether there may be so few queries, as decode.h takes.
+template <class Micro, class T, class MaskElement, bool causal, Empty empty, bool dropped, bool few>
 class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   using Base = Problem<T, MaskElement, causal, empty, dropped>;
   using Base::kChanged, Base::kMasked;
@@ -37,7 +38,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of `Changed`.
   template <class Change = None>
   void run(int limit, const Change& change = {}) const {
-    if constexpr (!dropped) {
+    if constexpr (few && !dropped) {
       if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit, change);
     }
     const int64_t blocks = ceil_div(sizes.rows, kQueries);

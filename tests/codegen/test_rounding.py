@@ -102,9 +102,10 @@ def nan_kernel(isa: str) -> Kernel:
     b = Build()
     args = [b.load("X", of(I), BF16), b.load("Y", of(I), BF16)]
     args = [b.cast(arg, F32) for arg in args]
+    args.append(args[1])
     choose = b.load("C", of(I), BOOL)
     for op in sorted(KEEPS_NAN_PLAIN):
-        b.store(op, of(I), b.op(op, choose, *args) if op == "where" else b.op(op, *args[: OPS[op].arity]))
+        b.store(op, of(I), b.op(op, choose, *args[:2]) if op == "where" else b.op(op, *args[: OPS[op].arity]))
     return b.kernel(isa, [I], vector=I, sizes=[N])
 
 
