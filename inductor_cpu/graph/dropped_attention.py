@@ -39,7 +39,7 @@ def drop_in_attention(gm: fx.GraphModule, choose: AttentionChoice) -> None:
         _attention: attend,
         functional.multi_head_attention_forward: attend_with_heads,
     }
-    calls = [n for n in gm.graph.nodes if n.op == "call_function" and n.target in functions]
+    calls = [n for n in gm.graph.nodes if n.op == "call_function" and n.target in functions and _may_drop(n)]
     if not calls:
         return
     choices = ((dtype, choose(dtype)[0]) for dtype in (torch.float32, torch.bfloat16, torch.float16))
@@ -48,6 +48,13 @@ def drop_in_attention(gm: fx.GraphModule, choose: AttentionChoice) -> None:
         node.kwargs = {**node.kwargs, "kernels": kernels}
         node.target = functions[node.target]
     gm.recompile()
+
+
+def _may_drop(node: fx.Node) -> bool:
+    """Whether a call has a probability of dropping that is not known to be 0."""
+    place = 4 if node.target is _attention else 10
+    probability = node.args[place] if len(node.args) > place else node.kwargs.get("dropout_p", 0.0)
+    return bool(probability != 0.0) and node.kwargs.get("training", True) is not False
 
 
 def attend(
