@@ -31,7 +31,7 @@ inline ICPU_INLINE Reg<int32_t> philox(Reg<int32_t> a, Reg<int32_t> b, Reg<int32
   const __m256i multiplier = _mm256_set1_epi32(static_cast<int32_t>(kPhiloxMultiplier));
 #endif
 #pragma GCC unroll 10
-  for (int round = 0; round < kPhiloxRounds; ++round, key += static_cast<int32_t>(kPhiloxStep)) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
 #if defined(CPU_CAPABILITY_AVX512)
     const __m512i even = _mm512_mul_epu32((__m512i)a, multiplier);
     const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)a, 32), multiplier);
@@ -45,6 +45,7 @@ inline ICPU_INLINE Reg<int32_t> philox(Reg<int32_t> a, Reg<int32_t> b, Reg<int32
 #endif
     a = (Reg<int32_t>)upper ^ key ^ b;
     b = (Reg<int32_t>)lower;
+    key = (Reg<int32_t>)((Reg<uint32_t>)key + kPhiloxStep);  // unsigned: it overflows
   }
   return word == 0 ? a : b;
 }
