@@ -300,7 +300,7 @@ _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
     aten.index_fill.int_Scalar: _as_copy,
     aten.index_fill.int_Tensor: _as_copy,
     aten.roll.default: _rolled,
-    **dict.fromkeys(_BATCH_NORMS, _of_format),
+    **dict.fromkeys((*_BATCH_NORMS, aten.native_group_norm.default), _of_format),
     **dict.fromkeys(_BY_FORMAT, _formatted),
     **dict.fromkeys(_BY_PYTHON, _elementwise),
     **dict.fromkeys(_OF_LOW_PRECISION, _of_expanded),

@@ -100,6 +100,10 @@ def attend_backward(
     noise = torch.ones(()) if kept is None else kept / keep
     products = grad_out @ wide_v.transpose(2, 3) * noise
     slopes = weights * (products - (grad_out * out).sum(-1, keepdim=True)) * scale
+    if scores.shape[3] == 1:  # the weight of a single key is 1, whatever its score
+        slopes = slopes * 0.0
+    elif causal:
+        slopes[:, :, :1] *= 0.0
     grads = slopes @ wide_k, slopes.transpose(2, 3) @ q, (weights * noise).transpose(2, 3) @ grad_out
     sums = (grads[0], *(x.unflatten(1, (kv_heads, groups)).sum(2) for x in grads[1:]))
     places = (by_rows(x.shape, k) if kept is None else k.new_empty(x.shape) for x in sums)

@@ -233,6 +233,8 @@ class Backward {
     float* const scores = to.scores + r * kColumns;
     if constexpr (kMasked) Rows::add_mask(scores, seen, scale, mask.at(some.batch, some.head, row) + key);
     const Reg<float> sum = splat_reg(to.log_sums[r]), delta = splat_reg(to.deltas[r]);
+    // The weight of the only key that a row sees is 1, whatever its score: its slope is 0, not a difference of roundings.
+    const bool alone = sizes.keys == 1 || (causal && row == 0);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const Reg<float> score = load_reg(scores + v * kLanes), product = load_reg(to.products + r * kColumns + v * kLanes);
@@ -249,6 +251,7 @@ class Backward {
         weight[v] = Rows::or_else(seen - v * kLanes, power, 0.0f);
         slope[v] = Rows::or_else(seen - v * kLanes, power * (product - delta), 0.0f);
       }
+      if (alone) slope[v] *= splat_reg(0.0f);  // infinities and NaN become NaN
     }
   }
 

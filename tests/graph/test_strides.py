@@ -52,6 +52,8 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "batch norm of an image, sliced": lambda: F.batch_norm(
         IMAGE.to(memory_format=torch.channels_last)[:, 1:3], None, None, training=True
     ),
+    "group norm of an index": lambda: F.group_norm(X[GRID.t()], 1),
+    "group norm, channels last": lambda: F.group_norm(IMAGE.to(memory_format=torch.channels_last), 1),
     "batch norm by given statistics": lambda: F.batch_norm(SMALL.t(), torch.zeros(3), torch.ones(3)),
     "batch norm by given statistics of an image": lambda: F.batch_norm(
         IMAGE.permute(3, 1, 2, 0), torch.zeros(4), torch.ones(4)
