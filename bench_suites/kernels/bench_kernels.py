@@ -17,13 +17,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from bench_suites.backends import compiler
 from bench_suites.kernels.bandwidth import Traffic, probe, seconds
 from bench_suites.kernels.check import difference, exact, outcome
-from bench_suites.kernels.row import Inputs, KernelRow, size_of
+from bench_suites.kernels.row import Inputs, KernelRow, Size, size_of
 from bench_suites.kernels.table import FAMILIES, Variant, variants
 from bench_suites.suites.case import tensors
 
 WARM_ROUNDS = 2
 SECONDS = 0.5  # of each kernel
 ROUNDS = (7, 100)
+CALLS = 16  # of a kernel with all data in the cache, one after the other
 
 NUMBERS = count()
 
@@ -74,19 +75,25 @@ def traffic(row: KernelRow, inputs: Inputs, results: Inputs) -> Traffic:
 @pytest.mark.parametrize("variant", CASES)
 def test_kernel(variant: Variant, benchmark: BenchmarkFixture) -> None:
     row = variant.row
-    inputs = row.build(variant.dtype, tiny=False)
+    inputs, cached = row.build(variant.dtype, Size.FULL), row.build(variant.dtype, Size.CACHED)
     icpu, stock = (compiled(name, row.function) for name in ("icpu", "inductor"))
     if benchmark.disabled:
         check(variant, inputs, compiled("icpu", row.function, eager_random=True) if row.random else icpu)
         icpu(*inputs)
         stock(*inputs)
+        compiled("icpu", row.function)(*cached)
         return
-    tiny, call = row.build(variant.dtype, tiny=True), compiled("icpu", row.function)
+    tiny, call, near = (
+        row.build(variant.dtype, Size.TINY),
+        compiled("icpu", row.function),
+        compiled("icpu", row.function),
+    )
     icpu(*inputs)
     call(*tiny)
     moved = traffic(row, inputs, tuple(tensors(stock(*inputs))))
+    moved_near = traffic(row, cached, tuple(tensors(near(*cached))))
     move = probe(moved)
-    times: dict[str, list[float]] = {"stock": [], "call": [], "moving": []}
+    times: dict[str, list[float]] = {name: [] for name in ("stock", "call", "moving", "near", "near_call")}
 
     def run() -> None:
         icpu(*inputs)  # its results go at once, as the others' do: kept for a round, they would need twice the memory
@@ -95,12 +102,24 @@ def test_kernel(variant: Variant, benchmark: BenchmarkFixture) -> None:
         times["stock"].append(seconds(lambda: stock(*inputs)))
         times["call"].append(seconds(lambda: call(*tiny)))
         times["moving"].append(seconds(move))
+        if row.streaming:
+            times["near"].append(steady(lambda: near(*cached)))
+            times["near_call"].append(steady(lambda: call(*tiny)))
 
     round_time = min(seconds(run) + seconds(lambda: stock(*inputs)) + seconds(move) for _ in "ab")
     rounds = min(max(int(SECONDS / round_time), ROUNDS[0]), ROUNDS[1])
     benchmark.pedantic(run, setup=others, rounds=rounds, iterations=1, warmup_rounds=WARM_ROUNDS)
-    least = {name: min(values[-rounds:]) for name, values in times.items()}
-    benchmark.extra_info |= {"name": variant.name, **least, "moved": moved.bytes, "streaming": row.streaming}
+    least = {name: min(values[-rounds:]) for name, values in times.items() if values}
+    computing = None
+    if row.streaming:
+        computing = (least.pop("near") - least.pop("near_call")) * moved.bytes / moved_near.bytes
+    benchmark.extra_info |= {"name": variant.name, **least, "computing": computing, "moved": moved.bytes}
+
+
+def steady(function: Callable[[], object]) -> float:
+    """Seconds of the fastest of several calls, after one that has fetched the data into the caches."""
+    function()
+    return min(seconds(function) for _ in range(CALLS))
 
 
 def check(variant: Variant, inputs: Inputs, icpu: Callable[..., Any]) -> None:

@@ -19,15 +19,21 @@ FULL = 0.8
 @dataclass(frozen=True)
 class Figure:
     """The fastest calls of one kernel in seconds, which others disturbed least; `moved` bytes, and the time that
-    moving them takes at least. call: the function's time with tiny tensors, that is of the call and its guards."""
+    moving them takes at least. call: the function's time with tiny tensors, that is of the call and its guards.
+    computing: of a streaming kernel, its time for as many bytes that lie in the L2 cache; None of others."""
 
     name: str
     icpu: float
     stock: float
     call: float
     moving: float
+    computing: float | None
     moved: int
-    streaming: bool
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the memory's bandwidth, or what the kernel computes, is the bound."""
+        return self.computing is not None
 
     @property
     def ratio(self) -> float:
@@ -38,6 +44,11 @@ class Figure:
     def fraction(self) -> float:
         """Of the machine's bandwidth, by the kernel without its call."""
         return self.moving / (self.icpu - self.call)
+
+    @property
+    def computes(self) -> float:
+        """The share of the kernel's time that it would take with all data in the cache."""
+        return (self.computing or 0.0) / (self.icpu - self.call)
 
 
 def load(paths: Iterable[Path]) -> list[Figure]:
@@ -61,13 +72,14 @@ def page(figures: list[Figure]) -> str:
             f"{f.call * 1e6:.0f}",
             f"{f.moved / (f.icpu - f.call) / 1e9:.1f}",
             f"{f.fraction:.0%}" + (" *" if f.streaming else ""),
+            f"{f.computes:.0%}" if f.streaming else "",
             ", ".join(_remarks(f)),
         )
         for f in figures
     ]
-    headers = ("kernel", "stock us", "icpu us", "ratio", "call us", "GB/s", "of bandwidth", "")
-    table = tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=("left", *["right"] * 6, "left"))
-    return f"{table}\n\n(*: streaming)\n\n{summary(figures)}"
+    headers = ("kernel", "stock us", "icpu us", "ratio", "call us", "GB/s", "of bandwidth", "in cache", "")
+    table = tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=("left", *["right"] * 7, "left"))
+    return f"{table}\n\n(*: streaming; in cache: the time for as many bytes in the L2 cache)\n\n{summary(figures)}"
 
 
 def summary(figures: list[Figure]) -> str:
@@ -81,11 +93,15 @@ def summary(figures: list[Figure]) -> str:
             f" (wanted: {WANTED_MEAN})",
             f"slower than {SLOW} of stock: " + (", ".join(f"{f.name} {f.ratio:.2f}" for f in slow) or "none"),
             f"streaming below {FULL:.0%} of bandwidth: {len(idle)} of {len(streaming)}"
-            + "".join(f"\n  {f.name} {f.fraction:.0%}" for f in idle),
+            + "".join(f"\n  {f.name} {f.fraction:.0%}, in cache {f.computes:.0%}" for f in idle),
+            f"of these below {FULL:.0%} in cache, too: "
+            + (", ".join(f.name for f in idle if f.computes < FULL) or "none"),
         ]
     )
 
 
 def _remarks(figure: Figure) -> list[str]:
     remarks = ["slow"] if figure.ratio < SLOW else []
-    return [*remarks, "idle"] if figure.streaming and figure.fraction < FULL else remarks
+    if figure.streaming and figure.fraction < FULL:
+        remarks.append("computes" if figure.computes >= FULL else "idle")
+    return remarks

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from bench_suites.kernels.row import F32, KernelRow
+from bench_suites.kernels.row import F32, KernelRow, Size
 from bench_suites.kernels.table import FAMILIES
 from bench_suites.suites.case import Case, Request, Row, Suite
 
@@ -26,7 +26,7 @@ class Call(nn.Module):
 
 
 def _build(row: KernelRow, request: Request) -> Case:
-    return Case(Call(row.function), row.build(F32, tiny=request.tiny))
+    return Case(Call(row.function), row.build(F32, Size.TINY if request.tiny else Size.FULL))
 
 
 KERNELS = Suite(

@@ -12,6 +12,7 @@ import torch
 
 from bench_suites.kernels.check import difference, exact, outcome
 from bench_suites.kernels.report import load, page
+from bench_suites.kernels.row import Size, size_of
 from bench_suites.kernels.table import FAMILIES, Variant, variants
 from bench_suites.suites.case import tensors
 
@@ -43,7 +44,7 @@ def together(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     "part", [part for family in FAMILIES for part in parts(family, 2)], ids=lambda part: part[0].name
 )
 def test_kernels_at_tiny_sizes_are_as_accurate_as_eager(part: Sequence[Variant]) -> None:
-    inputs = [variant.row.build(variant.dtype, tiny=True) for variant in part]
+    inputs = [variant.row.build(variant.dtype, Size.TINY) for variant in part]
     copies = [tuple(t.clone() for t in tensors_of) for tensors_of in inputs]
     compiled = torch.compile(together([variant.row.function for variant in part]), backend="icpu", dynamic=False)
     torch.manual_seed(1)
@@ -65,6 +66,16 @@ def test_names_are_unique_and_there_are_enough() -> None:
     assert sum(len(rows) for rows in FAMILIES.values()) >= 60
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_inputs_for_the_cache_fit_into_it_and_take_long_enough_to_time(family: str) -> None:
+    sizes = {
+        variant.name: size_of(variant.row.build(variant.dtype, Size.CACHED))
+        for variant in variants(family)
+        if variant.row.streaming
+    }
+    assert {name for name, size in sizes.items() if not 2**15 <= size <= 2**19} == set()
+
+
 def test_a_wrong_number_is_a_difference() -> None:
     right = torch.tensor([1.0, 2.0])
     assert difference([right], [right], [right.double()]) is None
@@ -75,14 +86,23 @@ def test_a_wrong_number_is_a_difference() -> None:
 
 def test_the_page_names_what_is_slow_and_what_leaves_bandwidth_unused(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
-    base = {"moved": 10_000_000, "streaming": True, "call": 1e-4}
+    base = {"moved": 10_000_000, "computing": 2e-4, "call": 1e-4}
     entries = [
         {"stats": {"min": 1e-3}, "extra_info": {"name": "fast", "stock": 2e-3, "moving": 7.2e-4, **base}},
         {"stats": {"min": 2e-3}, "extra_info": {"name": "lame", "stock": 1e-3, "moving": 1e-3, **base}},
+        {
+            "stats": {"min": 1e-3},
+            "extra_info": {"name": "busy", "stock": 1e-3, "moving": 4e-4, **base, "computing": 8e-4},
+        },
+        {
+            "stats": {"min": 1e-3},
+            "extra_info": {"name": "once", "stock": 1e-3, "moving": 4e-4, **base, "computing": None},
+        },
     ]
     path.write_text(json.dumps({"benchmarks": entries}))
     text = page(load([path]))
-    assert "2 kernels, geometric mean 1.00 times stock" in text
+    assert "4 kernels, geometric mean 1.00 times stock" in text
     assert "slower than 0.95 of stock: lame 0.50" in text
-    assert "below 80% of bandwidth: 1 of 2" in text
+    assert "below 80% of bandwidth: 2 of 3\n  busy 44%, in cache 89%\n  lame 53%, in cache 11%" in text
+    assert "of these below 80% in cache, too: lame" in text
     assert "11.1 |" in text  # GB/s of the fast one, without its call

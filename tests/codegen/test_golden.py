@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench_suites.kernels.row import Size
 from bench_suites.kernels.table import FAMILIES
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.errors import InternalError
@@ -124,7 +125,7 @@ def test_generated_text_is_the_golden_one(name: str) -> None:
 @pytest.mark.parametrize("name", FROM_MODELS)
 def test_text_of_a_kernel_from_models_is_the_golden_one(name: str) -> None:
     (row,) = (row for rows in FAMILIES.values() for row in rows if row.name == name)
-    schedule = schedule_of(lower(row.function, *row.build(F32, tiny=True)))
+    schedule = schedule_of(lower(row.function, *row.build(F32, Size.TINY)))
     compare(name, "\n".join(generate(kernel, machine("avx512")).code for kernel in kernels(schedule)))
 
 

@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 import torch
 
+from bench_suites.kernels.row import Size
 from bench_suites.kernels.table import FAMILIES
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.kernel import generate
@@ -33,7 +34,7 @@ def from_models(
 ) -> Facts:
     """The kernel of a row of the corpus, at its size there, that has most of something."""
     (row,) = (row for rows in FAMILIES.values() for row in rows if row.name == name)
-    schedule = schedule_of(lower(row.function, *row.build(dtype, tiny=False)))
+    schedule = schedule_of(lower(row.function, *row.build(dtype, Size.FULL)))
     return Facts(max(kernels(schedule), key=of))
 
 

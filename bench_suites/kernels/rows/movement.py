@@ -13,13 +13,13 @@ randn = torch.randn
 
 def _picture(pick: Pick) -> Inputs:
     """A batch of pictures by rows, columns and channels."""
-    side = pick(56, 14)
-    return (randn(pick(16, 2), side, side, pick(96, 20)),)
+    side = pick(56, 14, 14)
+    return (randn(pick(16, 2, 2), side, side, pick(96, 20)),)
 
 
 def _image(pick: Pick) -> Inputs:
-    side = pick(112, 10)
-    return (randn(pick(4, 2), pick(64, 12), side, side),)
+    side = pick(112, 10, 28)
+    return (randn(pick(4, 2, 1), pick(64, 12), side, side),)
 
 
 def _nhwc(pick: Pick) -> Inputs:
@@ -27,12 +27,13 @@ def _nhwc(pick: Pick) -> Inputs:
 
 
 def _matrices(pick: Pick) -> Inputs:
-    return randn(pick(1536, 33), pick(1536, 40)), randn(pick(1536, 40), pick(1536, 33))
+    rows, columns = pick(1536, 33, 192), pick(1536, 40, 192)
+    return randn(rows, columns), randn(columns, rows)
 
 
 def _projected(pick: Pick) -> Inputs:
     """Queries, keys and values as one product gives them, and the number of heads."""
-    return (randn(pick(8, 2), pick(512, 9), pick(3 * 768, 3 * 24)),)
+    return (randn(pick(8, 2, 1), pick(512, 9, 32), pick(3 * 768, 3 * 24)),)
 
 
 def _windows(x: torch.Tensor) -> torch.Tensor:
@@ -80,7 +81,8 @@ def _repeat_heads(x: torch.Tensor) -> torch.Tensor:
 
 
 def _lookup(pick: Pick) -> Inputs:
-    return torch.randint(0, pick(30000, 50), (pick(4096, 9),)), randn(pick(30000, 50), pick(768, 40))
+    words = pick(30000, 50, 64)
+    return torch.randint(0, words, (pick(4096, 9, 64),)), randn(words, pick(768, 40))
 
 
 def _looked_up(inputs: Inputs) -> int:
@@ -95,9 +97,9 @@ def _embed(tokens: torch.Tensor, words: torch.Tensor, places: torch.Tensor, weig
 
 
 def _text(pick: Pick) -> Inputs:
-    width = pick(768, 40)
-    tokens = torch.randint(0, pick(30000, 50), (pick(8, 2), pick(512, 9)))
-    return tokens, randn(pick(30000, 50), width), randn(pick(512, 9), width), randn(width)
+    width, words, length = pick(768, 40), pick(30000, 50, 64), pick(512, 9, 64)
+    tokens = torch.randint(0, words, (pick(8, 2, 1), length))
+    return tokens, randn(words, width), randn(length, width), randn(width)
 
 
 def _relative_bias(scores: torch.Tensor, table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -136,7 +138,11 @@ MOVEMENT = (
     KernelRow("split_heads", _split_heads, _projected, BOTH, streaming=True),
     KernelRow("merge_heads", _merge_heads, _projected, BOTH, streaming=True),
     KernelRow(
-        "repeat_key_heads", _repeat_heads, lambda p: (randn(1, p(8, 2), p(1024, 9), p(128, 16)),), BOTH, streaming=True
+        "repeat_key_heads",
+        _repeat_heads,
+        lambda p: (randn(1, p(8, 2, 2), p(1024, 9, 64), p(128, 16)),),
+        BOTH,
+        streaming=True,
     ),
     KernelRow("transposed_add", lambda x, y: x.t().contiguous() + y, _matrices, BOTH),
     KernelRow("nchw_to_nhwc", lambda x: x.permute(0, 2, 3, 1).contiguous(), _image, BOTH),

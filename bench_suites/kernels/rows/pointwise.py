@@ -12,7 +12,7 @@ randn = torch.randn
 
 
 def _one(pick: Pick) -> Inputs:
-    return (randn(pick(4096, 8), pick(1024, 40)),)
+    return (randn(pick(4096, 8, 32), pick(1024, 40)),)
 
 
 def _two(pick: Pick) -> Inputs:
@@ -28,14 +28,14 @@ def _tokens(pick: Pick) -> Inputs:
 
 
 def _image(pick: Pick) -> torch.Tensor:
-    side = pick(56, 6)
-    return randn(pick(16, 2), pick(96, 20), side, side).to(memory_format=torch.channels_last)
+    side = pick(56, 6, 14)
+    return randn(pick(16, 2, 1), pick(96, 20), side, side).to(memory_format=torch.channels_last)
 
 
 def _heads(pick: Pick) -> Inputs:
     """Query or key by heads, and the cosines and sines of positions."""
-    length, head = pick(1024, 9), pick(128, 32)
-    return randn(1, pick(32, 2), length, head), randn(length, head), randn(length, head)
+    length, head = pick(1024, 9, 64), pick(128, 32)
+    return randn(1, pick(32, 2, 2), length, head), randn(length, head), randn(length, head)
 
 
 def _rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -139,7 +139,7 @@ POINTWISE = (
     KernelRow(
         "squeeze_and_excite_gate",
         lambda x, s: x * torch.sigmoid(s),
-        lambda p: (_image(p), randn(p(16, 2), p(96, 20), 1, 1)),
+        lambda p: (_image(p), randn(p(16, 2, 1), p(96, 20), 1, 1)),
         BOTH,
         streaming=True,
     ),
@@ -152,7 +152,7 @@ POINTWISE = (
     KernelRow(
         "masked_fill",
         lambda x, m: x.masked_fill(m, -1e4),
-        lambda p: (randn(p(64, 2), p(256, 9), p(256, 21)), torch.rand(p(64, 2), 1, p(256, 21)) < 0.2),
+        lambda p: (randn(p(64, 2, 1), p(256, 9), p(256, 21)), torch.rand(p(64, 2, 1), 1, p(256, 21)) < 0.2),
         BOTH,
         streaming=True,
     ),
@@ -161,7 +161,7 @@ POINTWISE = (
     KernelRow(
         "dequantize_rows",
         _dequantize,
-        lambda p: (torch.randint(-128, 128, (p(4096, 8), p(1024, 40)), dtype=torch.int8), randn(p(4096, 8), 1)),
+        lambda p: (torch.randint(-128, 128, (p(4096, 8, 32), p(1024, 40)), dtype=torch.int8), randn(p(4096, 8, 32), 1)),
         BOTH,
         streaming=True,
     ),
@@ -169,7 +169,7 @@ POINTWISE = (
     KernelRow(
         "dequantize_rows_float8",
         _dequantize,
-        lambda p: (randn(p(4096, 8), p(1024, 40)).to(torch.float8_e4m3fn), randn(p(4096, 8), 1)),
+        lambda p: (randn(p(4096, 8, 32), p(1024, 40)).to(torch.float8_e4m3fn), randn(p(4096, 8, 32), 1)),
         BOTH,
         streaming=True,
     ),

@@ -12,7 +12,7 @@ randn = torch.randn
 
 
 def _rows(pick: Pick) -> Inputs:
-    return (randn(pick(4096, 8), pick(768, 40)),)
+    return (randn(pick(4096, 8, 32), pick(768, 40)),)
 
 
 def _rows_and_weights(pick: Pick) -> Inputs:
@@ -20,18 +20,18 @@ def _rows_and_weights(pick: Pick) -> Inputs:
 
 
 def _logits(pick: Pick) -> Inputs:
-    rows, classes = pick(128, 5), pick(32000, 77)
+    rows, classes = pick(128, 5, 2), pick(32000, 77)
     return randn(rows, classes), torch.randint(0, classes, (rows,))
 
 
 def _scores(pick: Pick) -> Inputs:
-    length = pick(384, 19)
-    return randn(pick(4, 2), pick(12, 3), length, length), randn(pick(4, 2), 1, 1, length)
+    length = pick(384, 19, 192)
+    return randn(pick(4, 2, 1), pick(12, 3, 1), length, length), randn(pick(4, 2, 1), 1, 1, length)
 
 
 def _image(pick: Pick) -> torch.Tensor:
-    side = pick(56, 6)
-    return randn(pick(16, 2), pick(96, 24), side, side)
+    side = pick(56, 6, 28)
+    return randn(pick(16, 2, 1), pick(96, 24), side, side)
 
 
 def _nhwc(pick: Pick) -> torch.Tensor:

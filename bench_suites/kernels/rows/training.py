@@ -13,7 +13,8 @@ randn = torch.randn
 
 
 def _two(pick: Pick) -> Inputs:
-    return randn(pick(4096, 8), pick(768, 40)), randn(pick(4096, 8), pick(768, 40))
+    shape = (pick(4096, 8, 32), pick(768, 40))
+    return randn(shape), randn(shape)
 
 
 def _three(pick: Pick) -> Inputs:
@@ -40,7 +41,7 @@ def _batch_norm(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tu
 
 
 def _logits(pick: Pick) -> Inputs:
-    rows, classes = pick(128, 5), pick(32000, 77)
+    rows, classes = pick(128, 5, 2), pick(32000, 77)
     return randn(rows, classes), torch.randint(0, classes, (rows,))
 
 
@@ -62,7 +63,7 @@ def _adamw(
 
 
 def _state(pick: Pick) -> Inputs:
-    shape = (pick(2048, 8), pick(768, 40))
+    shape = (pick(2048, 8, 32), pick(768, 40))
     return randn(shape), randn(shape), randn(shape), torch.rand(shape), torch.tensor(3.0)
 
 
@@ -73,8 +74,8 @@ def _momentum(weight: torch.Tensor, grad: torch.Tensor, buffer: torch.Tensor) ->
 
 
 def _image(pick: Pick) -> torch.Tensor:
-    side = pick(56, 6)
-    return randn(pick(16, 2), pick(64, 24), side, side).to(memory_format=torch.channels_last)
+    side = pick(56, 6, 28)
+    return randn(pick(16, 2, 1), pick(64, 24), side, side).to(memory_format=torch.channels_last)
 
 
 def _pooled(pick: Pick) -> Inputs:
@@ -101,7 +102,7 @@ TRAINING = (
     KernelRow(
         "dropout_backward",
         lambda g, m: g * m * (1 / 0.9),
-        lambda p: (_two(p)[0], torch.rand(p(4096, 8), p(768, 40)) > 0.1),
+        lambda p: (_two(p)[0], torch.rand(p(4096, 8, 32), p(768, 40)) > 0.1),
         BOTH,
         streaming=True,
     ),
@@ -111,7 +112,7 @@ TRAINING = (
     KernelRow(
         "bias_gradient",
         lambda g: g.sum((0, 1)),
-        lambda p: (randn(p(8, 2), p(512, 5), p(768, 40)),),
+        lambda p: (randn(p(8, 2, 1), p(512, 5, 64), p(768, 40)),),
         BOTH,
         streaming=True,
     ),
