@@ -28,6 +28,7 @@ from inductor_cpu.config import Config, from_options, snapshot
 from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.graph.decompositions import decompositions
 from inductor_cpu.graph.dropped_attention import drop_in_attention
+from inductor_cpu.graph.fake_strides import strides_of_eager
 from inductor_cpu.graph.updated import NO_UPDATES, Updates
 from inductor_cpu.lower.rules import RULES
 from inductor_cpu.pipeline import attention_kernel, compile_graph, warm_up
@@ -128,7 +129,7 @@ def _differentiate(
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=mutations_in_graph,
     )
-    with torch._functorch.config.patch(_AUTOGRAD_SETTINGS):
+    with torch._functorch.config.patch(_AUTOGRAD_SETTINGS), strides_of_eager():
         return compiler(gm, example_inputs)
 
 

@@ -10,13 +10,13 @@ The table is torch's own: core ATen decompositions plus those of `_EXTRA`. Taken
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 
-from inductor_cpu.graph.strides import as_iterated
+from inductor_cpu.graph.orders import as_iterated, in_format_of
 
 aten = torch.ops.aten
 
@@ -35,7 +35,6 @@ _EXTRA: tuple[str, ...] = (
     "batch_norm_backward",
     "conj_physical",
     "dist",
-    "ldexp",
     "narrow_copy",
     "native_batch_norm",
     "native_group_norm",
@@ -88,17 +87,58 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
         table[fma.default] = _fma
     for loss, operands in _LOSSES.items():
         table[loss] = functools.partial(_elements_as_eager, decomposition_table[loss], operands)
-    log_sigmoid = aten.log_sigmoid_forward.default
-    table[log_sigmoid] = functools.partial(_first_contiguous, decomposition_table[log_sigmoid])
+    for loss in (aten.huber_loss.default, aten.soft_margin_loss.default):
+        table[loss] = functools.partial(_in_dtype_of_first, table[loss])
+    table[aten.ldexp.Tensor] = _ldexp
+    table[aten.view_copy.default] = _view_copy
+    for op in (aten.channel_shuffle.default, aten.native_channel_shuffle.default, aten.max_unpool2d.default):
+        table[op] = functools.partial(_formatted, table[op])
+    for op in (aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default):
+        table[op] = functools.partial(_first_contiguous, table.get(op, decomposition_table[op]))
+    for op in (aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar):
+        table[op] = functools.partial(_contiguous, decomposition_table[op])
     excluded = {op for name in _WHOLE for op in _overloads(name)} | set(lowered)
     return {op: function for op, function in table.items() if op not in excluded and not _is_random(op)}
 
 
-def _first_contiguous(function: Callable[..., Any], x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _first_contiguous(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
     """The results of a decomposition, the first of them contiguous as that of ATen's kernel. A copy even if it is
     already: the strides of `x` may be corrected later."""
-    first, *others = function(x)
+    first, *others = function(*args, **kwargs)
     return first.clone(memory_format=torch.contiguous_format), *others
+
+
+def _ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
+    """A product with a power, as ATen computes it; NotImplemented for integers, which it adds to the exponent: no power
+    overflows then."""
+    if not (exponent.is_floating_point() or exponent.is_complex()):
+        return NotImplemented
+    dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.float32
+    if dtype == torch.float32:
+        return aten.mul.Tensor(x, aten.pow.Scalar(2.0, exponent))
+    return aten.mul.Tensor(x, aten.pow.Tensor_Tensor(x.new_full((), 2.0, dtype=dtype), exponent))
+
+
+def _view_copy(x: torch.Tensor, size: Sequence[Any]) -> torch.Tensor:
+    """A copy in another shape, also where no view has it: torch's decomposition asks for one."""
+    return x.reshape(size).clone(memory_format=torch.contiguous_format)
+
+
+def _contiguous(function: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+    """The result of a decomposition, contiguous as that of ATen's kernel."""
+    return function(*args, **kwargs).clone(memory_format=torch.contiguous_format)
+
+
+def _in_dtype_of_first(
+    function: Callable[..., torch.Tensor], x: torch.Tensor, *args: Any, **kwargs: Any
+) -> torch.Tensor:
+    """The result of a decomposition in the dtype of its first argument, as ATen's, also where a second one is wider."""
+    return function(x, *args, **kwargs).to(x.dtype)
+
+
+def _formatted(function: Callable[..., torch.Tensor], x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """The result of a decomposition in the memory format of its first argument."""
+    return in_format_of(function(x, *args, **kwargs), x)
 
 
 def _elements_as_eager(function: Callable[..., torch.Tensor], operands: int, *args: Any, **kwargs: Any) -> torch.Tensor:

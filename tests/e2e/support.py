@@ -18,8 +18,8 @@ def compile_counted(function: Function, **options: Any) -> tuple[Function, list[
     """`function` compiled with icpu, and a list that gets one report per graph. `options`: of torch.compile."""
     reports: list[CompileReport] = []
 
-    def backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Function:
-        return compile_dynamo_graph(gm, example_inputs, observe=reports.append)
+    def backend(gm: torch.fx.GraphModule, example_inputs: Any, options: dict[str, object] | None = None) -> Function:
+        return compile_dynamo_graph(gm, example_inputs, options=options, observe=reports.append)
 
     return torch.compile(function, backend=backend, **options), reports
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.e2e.support import compile_counted
+from tests.e2e.support import assert_same, compile_counted
 
 Tensor = torch.Tensor
 
@@ -36,3 +37,12 @@ def test_a_standard_deviation_whose_squares_overflow() -> None:
     compiled, _ = compile_counted(lambda x: torch.std(x, 1))
     assert compiled(x).isfinite().all()
     torch.testing.assert_close(compiled(x), x.std(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_an_integer_is_added_to_the_exponent_where_its_power_of_two_overflows(dtype: torch.dtype) -> None:
+    x = torch.tensor([1e-5, 1e-40, -1e-30, 1e30, 0.0, -0.0, float("inf"), float("nan")]).to(dtype)
+    exponents = torch.tensor([[3], [130], [-149], [300], [1030], [-1080], [2**40]])
+    with torch.no_grad():
+        compiled, _ = compile_counted(torch.ldexp)
+        assert_same(compiled(x, exponents), torch.ldexp(x, exponents))

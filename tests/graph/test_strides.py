@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
 
+from inductor_cpu.graph.fake_strides import strides_of_eager
 from tests.e2e.support import assert_same
 
 Tensor = torch.Tensor
@@ -16,6 +20,9 @@ RANDOM = torch.Generator().manual_seed(0)
 X = torch.randn(3, 4, 5, generator=RANDOM).permute(2, 0, 1)
 SMALL = torch.rand(4, 3, generator=RANDOM).t() + 0.5
 IMAGE = torch.randn(2, 4, 5, 6, generator=RANDOM)
+LAST = IMAGE.contiguous(memory_format=torch.channels_last)
+PIXELS = torch.randn(2, 5, 6, 4, generator=RANDOM).permute(0, 3, 2, 1).transpose(2, 3)
+VOLUME = torch.randn(2, 3, 4, 3, 4, generator=RANDOM).contiguous(memory_format=torch.channels_last_3d)
 HEADS = torch.randn(1, 2, 18, 1, generator=RANDOM)
 ROW = torch.randn(1, 7, generator=RANDOM).bfloat16()
 SQUARE = torch.randn(7, 7, generator=RANDOM).bfloat16().t()
@@ -24,10 +31,31 @@ GRID = torch.tensor([[0, 1, 2], [2, 1, 0]])
 CASES: dict[str, Callable[[], Tensor]] = {
     "number to a power": lambda: 2.0**X + 1,
     "number to a power, flattened": lambda: (2.0**X).flatten(1).relu(),
+    "elements in a single number": lambda: torch.isin(X, torch.tensor(0.5)),
+    "elements in a python number": lambda: torch.isin(X, 0.5),
+    "channels of a channels-last image in turns": lambda: F.channel_shuffle(LAST, 2),
+    "reflection around a channels-last image": lambda: F.pad(LAST, (1, 2, 1, 0), mode="reflect"),
+    "edges repeated around a slice of a channels-last image": lambda: F.pad(
+        LAST[:, 1:3], (1, 1, 1, 1), mode="replicate"
+    ),
+    "edges repeated around a channels-last volume": lambda: F.pad(VOLUME, (1, 1, 1, 1, 1, 1), mode="replicate"),
+    "reflection around a channels-last volume without a batch": lambda: F.pad(LAST, (1, 1, 1, 1, 1, 1), mode="reflect"),
+    "pooling of a channels-last image undone": lambda: F.max_unpool2d(*F.max_pool2d(LAST, 2, return_indices=True), 2),
+    "angles of complex numbers": lambda: torch.complex(X, X).angle(),
+    "angles of floats": lambda: X.angle(),
+    "times a power of two in bf16": lambda: torch.ldexp(X[0].bfloat16(), X.bfloat16()),
+    "times an integer's power of two": lambda: torch.ldexp(X[0].clone(), X.int()),
+    "times a power of two": lambda: torch.ldexp(X[0], X),
+    "times a broadcast power of two": lambda: torch.ldexp(X, X[:, :, :1]),
+    "gradient of what was dropped": lambda: torch.ops.aten.native_dropout_backward(X, X > 0, 1.25),
+    "losses of pixels": lambda: F.nll_loss(PIXELS, torch.zeros(2, 5, 6, dtype=torch.int64), reduction="none"),
+    "copy of what no view has": lambda: torch.view_copy(X, (20, 3)),
+    "copy of a view": lambda: torch.view_copy(X, (5, 3, 2, 2)),
     "index of transposed positions": lambda: X[GRID.t()],
     "index of two transposed tensors": lambda: X[:, GRID.t(), GRID.t() + 1],
     "index behind a kept dimension": lambda: X.contiguous()[:, GRID.t()].sin(),
     "index with a dimension between": lambda: X[GRID.t(), :, GRID.t()],
+    "index by a number for every dimension": lambda: X[GRID[0, 1], GRID[0, 0], GRID[0, 2]] + 1,
     "index of a small tensor": lambda: torch.zeros(1)[torch.zeros(2, 7, dtype=torch.int64).t()],
     "index of a tensor with a dimension of one element": lambda: torch.zeros(3, 8, 1)[GRID.t()].squeeze(),
     "index behind a dimension of one element": lambda: IMAGE[:, :1, :, 0][:, :, GRID.t()].squeeze(),
@@ -53,6 +81,10 @@ CASES: dict[str, Callable[[], Tensor]] = {
         IMAGE.to(memory_format=torch.channels_last)[:, 1:3], None, None, training=True
     ),
     "group norm of an index": lambda: F.group_norm(X[GRID.t()], 1),
+    "rms norm of an index": lambda: F.rms_norm(X[GRID.t()], (4,)),
+    "resize of an index": lambda: F.interpolate(X[GRID.t()], scale_factor=2),
+    "contiguous copy of an index": lambda: X[GRID.t()].contiguous(),
+    "attention of an index": lambda: F.scaled_dot_product_attention(X[GRID.t()], X[GRID.t()], X[GRID.t()]),
     "group norm, channels last": lambda: F.group_norm(IMAGE.to(memory_format=torch.channels_last), 1),
     "batch norm by given statistics": lambda: F.batch_norm(SMALL.t(), torch.zeros(3), torch.ones(3)),
     "batch norm by given statistics of an image": lambda: F.batch_norm(
@@ -64,6 +96,12 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "roll of two dimensions, channels last": lambda: torch.roll(
         IMAGE.to(memory_format=torch.channels_last), (1, 2), (2, -1)
     ),
+    "resize of a roll, channels last": lambda: F.interpolate(
+        torch.roll(IMAGE.to(memory_format=torch.channels_last), 1, 1), scale_factor=2
+    ),
+    "contiguous copy of a roll, channels last": lambda: torch.roll(
+        IMAGE.to(memory_format=torch.channels_last), 1, 1
+    ).contiguous(),
     "roll by nothing, channels last": lambda: torch.roll(IMAGE.to(memory_format=torch.channels_last), 0, 1),
     "roll of all elements": lambda: torch.roll(X, 2),
     "roll of permuted dimensions": lambda: torch.roll(X, 1, 1),
@@ -74,6 +112,24 @@ CASES: dict[str, Callable[[], Tensor]] = {
         IMAGE.to(memory_format=torch.channels_last), None, None, training=True
     ),
 }
+
+
+def test_other_compilers_see_fake_tensors_as_torch_makes_them() -> None:
+    before, seen = FakeTensorMode._dispatch_impl, []
+
+    def use() -> None:
+        with contextlib.suppress(ValueError), strides_of_eager(), strides_of_eager():
+            seen.append(FakeTensorMode._dispatch_impl)
+            raise ValueError
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 4
+    assert before not in seen
+    assert FakeTensorMode._dispatch_impl is before
 
 
 UNREDUCED = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
@@ -111,6 +167,9 @@ GRADIENTS: dict[str, Callable[[Tensor, Tensor], object]] = {
     "what follows": lambda x, index: (2.0**x).sin() * 3,
     "result and what follows": lambda x, index: (2.0**x, (2.0**x).exp()),
     "index of transposed positions": lambda x, index: (x[index.t()], x.exp()),
+    "an index taken apart": lambda x, index: F.rms_norm(x[index.t()], (4,)),
+    "a view of an index": lambda x, index: (x[index.t()].transpose(0, 1), x.exp()),
+    "an index and a view of it": lambda x, index: (y := x[index.t()], y.transpose(0, 1)),
     "a constant indexed": lambda x, index: (torch.arange(12.0).view(4, 3)[index.t()], x.exp()),
     "a view of the result beside it": lambda x, index: ((2.0**x), (2.0**x).transpose(0, 1)),
     "only a view of the result": lambda x, index: (2.0**x).transpose(0, 1),

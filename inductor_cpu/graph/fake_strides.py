@@ -1,0 +1,69 @@
+"""Fake tensors with the strides of eager mode while AOTAutograd traces: operators are taken apart, copies left out and
+views made by the strides that fake tensors have then."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._guards import TracingContext
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from inductor_cpu.graph.orders import ORDERS, Order, order_of_result
+
+_one_at_a_time = threading.RLock()
+
+
+@contextmanager
+def strides_of_eager() -> Iterator[None]:
+    """While it lasts, fake results of the operators in `ORDERS` have eager's strides, in all threads."""
+    with _one_at_a_time:
+        yield from _changed_dispatch()
+
+
+def _changed_dispatch() -> Iterator[None]:
+    torchs = FakeTensorMode._dispatch_impl
+
+    def dispatch(self: FakeTensorMode, operator: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
+        made = torchs(self, operator, types, args, kwargs)
+        return _corrected(self, made, operator, args) if operator in ORDERS else made
+
+    _forget_results()
+    FakeTensorMode._dispatch_impl = dispatch  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        FakeTensorMode._dispatch_impl = torchs  # type: ignore[method-assign]
+
+
+def _corrected(mode: FakeTensorMode, made: Any, operator: Any, args: Sequence[Any]) -> Any:
+    result, *others = made if isinstance(made, tuple) else (made,)
+    order = order_of_result(operator, args, result)
+    if order is None:
+        return made
+    result = laid_out(mode, result, order)
+    return (result, *others) if isinstance(made, tuple) else result
+
+
+def laid_out(mode: FakeTensorMode, value: torch.Tensor, order: Order) -> torch.Tensor:
+    """A dense fake tensor like `value`, with its dimensions in this order in memory."""
+    strides: list[Any] = [1] * value.dim()
+    for outer, inner in zip(reversed(order[:-1]), reversed(order[1:]), strict=True):
+        strides[outer] = strides[inner] * value.shape[inner]
+    with mode:
+        return torch.empty_strided(value.shape, strides, dtype=value.dtype)
+
+
+def _forget_results() -> None:
+    """Drop what torch remembers of earlier calls, for example of Dynamo's."""
+    context = TracingContext.try_get()
+    mode = context.fake_mode if context is not None else None
+    caches = [FakeTensorMode.cache]
+    if mode is not None and mode.shape_env is not None:
+        caches.append(mode.shape_env.fake_tensor_cache)
+    for cache in caches:
+        for key in [key for key in list(cache) if key.key[0] in ORDERS]:
+            del cache[key]

@@ -1,0 +1,234 @@
+"""The order in which ATen's kernels lay out the dimensions of their results, for operators whose fake tensors have
+another: torch computes those in Python, by other rules than its kernels follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dispatch.python import no_python_dispatcher
+from torch._prims_common import suggest_memory_format
+from torch.utils._python_dispatch import _disable_current_modes
+
+from inductor_cpu.graph.edit import MASKS, aten
+from inductor_cpu.ir.ops import LOW_PRECISION
+
+Tensor = torch.Tensor
+
+#: Which dimension is the outermost, the next, ... in memory.
+Order = Sequence[int]
+
+
+def hint_of(number: Any) -> int | None:
+    """A size or stride at this compile; None for one that depends on data. Asking sets no guard."""
+    return number.node.hint if isinstance(number, torch.SymInt) else number
+
+
+def hints_of(numbers: Sequence[Any]) -> list[int]:
+    """Sizes or strides at this compile, 0 for those that depend on data."""
+    return [hint_of(n) or 0 for n in numbers]
+
+
+def meta_of(x: Tensor) -> Tensor:
+    """A float on the meta device that lies in memory as `x` does at this compile."""
+    return torch.empty_strided(hints_of(x.shape), hints_of(x.stride()), device="meta")
+
+
+def order_of(made: Tensor) -> Order:
+    """The order of a dense tensor."""
+    strides = made.stride()
+    return sorted(range(len(strides)), key=lambda d: (-strides[d], d))
+
+
+def order_of_result(operator: Any, args: Sequence[Any], result: Tensor) -> Order | None:
+    """The order of the (first) result of an operator called with fake tensors; None if nothing else is known than what
+    its fake tensor has."""
+    rule = ORDERS.get(operator)
+    if rule in (_unique_rows, _unique_runs):  # their number depends on data
+        return rule(result, *args)
+    tensors = [result, *(x for x in _flat(args) if isinstance(x, Tensor))]
+    known = not any(hint_of(n) is None for t in tensors for n in (*t.shape, *t.stride()))
+    if rule is None or not known or 0 in hints_of(result.shape):
+        return None
+    with no_python_dispatcher(), _disable_current_modes():
+        return rule(result, *args)
+
+
+def as_iterated(result: Tensor, *operands: Tensor) -> Tensor:
+    """The result of an elementwise decomposition, copied if torch's iterator gives that of a kernel another order."""
+    with no_python_dispatcher(), _disable_current_modes():
+        order = _iterated(*map(meta_of, operands))
+    assert order is not None
+    return _laid_out(result, order)
+
+
+def in_format_of(result: Tensor, x: Tensor) -> Tensor:
+    """The result of a decomposition, copied if it is not in the memory format of `x`: channels-last or contiguous."""
+    with no_python_dispatcher(), _disable_current_modes():
+        order = _of_format(result, x)
+    return _laid_out(result, order)
+
+
+def _laid_out(result: Tensor, order: Order) -> Tensor:
+    back = [list(order).index(d) for d in range(result.dim())]
+    return result.permute(*order).contiguous().permute(back)
+
+
+def _flat(args: Sequence[Any]) -> list[Any]:
+    return [x for a in args for x in (a if isinstance(a, list | tuple) else (a,))]
+
+
+# -- rules: of the result's fake tensor and the arguments --------------------------------------------------------------
+def _contiguous(result: Tensor, *_args: Any) -> Order:
+    return range(result.dim())
+
+
+def _of_format(_result: Tensor, x: Tensor, *_args: Any) -> Order:
+    """Channels-last if the first argument lies in that order, perhaps with gaps; else contiguous."""
+    if suggest_memory_format(meta_of(x)) is torch.contiguous_format:
+        return range(x.dim())
+    return (0, *range(2, x.dim()), 1)
+
+
+def _iterated(*operands: Tensor) -> Order | None:
+    """The order that torch's iterator gives the result of an elementwise kernel. Operands are on the meta device."""
+    kernels: dict[int, Callable[..., Tensor]] = {1: torch.neg, 2: torch.add, 3: torch.addcmul}
+    if len(operands) not in kernels:
+        return None
+    return order_of(kernels[len(operands)](*operands))
+
+
+def _angle(result: Tensor, x: Tensor) -> Order | None:
+    return range(x.dim()) if x.is_complex() else _iterated(meta_of(x))
+
+
+def _rolled(_result: Tensor, x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Order:
+    """A roll joins two parts of its argument, dimension by dimension; a join has the format that its parts share."""
+    if not dims or any(not isinstance(n, int) for n in shifts):
+        return range(x.dim())
+    x = meta_of(x)
+    for shift, dim in zip(shifts, dims, strict=True):
+        start = -shift % x.shape[dim]
+        x = torch.cat([x.narrow(dim, start, x.shape[dim] - start), x.narrow(dim, 0, start)], dim)
+    return order_of(x)
+
+
+def _elementwise(_result: Tensor, *args: Any) -> Order | None:
+    return _iterated(*(meta_of(v) for v in args if isinstance(v, Tensor)))
+
+
+def _of_expanded(_result: Tensor, *args: Any) -> Order | None:
+    """Python converts operands of low precision first, and makes a contiguous tensor of one that repeats its elements;
+    so does eager mode, but only where operands have different dtypes."""
+    values = [v for v in args if isinstance(v, Tensor)]
+    dtypes = {v.dtype for v in values}
+    if len(dtypes) > 1 or dtypes.isdisjoint(LOW_PRECISION) or not any(map(_repeats, values)):
+        return None
+    return _iterated(*map(meta_of, values))
+
+
+def _repeats(value: Tensor) -> bool:
+    return any(s == 0 and n != 1 for n, s in zip(hints_of(value.shape), hints_of(value.stride()), strict=True))
+
+
+def _as_copy(_result: Tensor, x: Tensor, *_args: Any) -> Order | None:
+    """The order of the first argument's copy, which is changed then."""
+    return _iterated(meta_of(x))
+
+
+def _indexed(_result: Tensor, x: Tensor, indices: Sequence[Tensor | None]) -> Order | None:
+    """Advanced indexing walks the tensor, where the indices do not tell, and the indices together."""
+    given = [k for k, index in enumerate(indices) if index is not None]
+    used = [index for index in indices if index is not None]
+    if any(index.dtype in MASKS for index in used):
+        return None
+    front = given[0] if given[-1] - given[0] + 1 == len(given) else 0
+    kept = [d for d in range(x.dim()) if d not in given]
+    before, after = kept[:front], kept[front:]
+    x, expanded = meta_of(x), torch.broadcast_tensors(*map(meta_of, used))
+    shape = expanded[0].shape
+    sizes = [*(x.shape[d] for d in before), *shape, *(x.shape[d] for d in after)]
+    strides = [*(x.stride(d) for d in before), *(0 for _ in shape), *(x.stride(d) for d in after)]
+    walked = [torch.empty_strided(sizes, strides, device="meta")]
+    # Torch reshapes the indices, so that dimensions of one element get strides, which count too.
+    walked += [index.reshape([*(1 for _ in before), *shape, *(1 for _ in after)]) for index in expanded]
+    return _iterated(*walked)
+
+
+def _unique_rows(result: Tensor, _x: Tensor, dim: int, *_args: Any) -> Order:
+    """Of slices along a dimension, each contiguous."""
+    dim %= result.dim()
+    return (dim, *(d for d in range(result.dim()) if d != dim))
+
+
+def _unique_runs(
+    result: Tensor, x: Tensor, inverse: bool = False, counts: bool = False, dim: int | None = None
+) -> Order:
+    return (0,) if dim is None else _unique_rows(result, x, dim)
+
+
+_BATCH_NORMS = (
+    aten._native_batch_norm_legit_no_training.default,
+    aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.default,
+    aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_functional.default,
+    aten._batch_norm_with_update_functional.default,
+)
+_FORMATTED = (
+    aten.native_group_norm.default,
+    aten.reflection_pad3d.default,
+    aten.replication_pad3d.default,
+)
+_BY_PYTHON = (
+    aten.copysign.Tensor,
+    aten.div.Tensor_mode,
+    aten.floor_divide.default,
+    aten.heaviside.default,
+    aten.logaddexp.default,
+    aten.ldexp.Tensor,
+    aten.logaddexp2.default,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
+    aten.native_dropout_backward.default,
+    aten.special_xlog1py.default,
+    aten.xlogy.Tensor,
+)
+_OF_LOW_PRECISION = (
+    aten.add.Tensor,
+    aten.atan2.default,
+    aten.clamp.Tensor,
+    aten.div.Tensor,
+    aten.eq.Tensor,
+    aten.fmax.default,
+    aten.fmin.default,
+    aten.fmod.Tensor,
+    aten.ge.Tensor,
+    aten.gt.Tensor,
+    aten.hypot.default,
+    aten.le.Tensor,
+    aten.lt.Tensor,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.mul.Tensor,
+    aten.ne.Tensor,
+    aten.remainder.Tensor,
+    aten.rsub.Tensor,
+    aten.sub.Tensor,
+)
+#: Operator -> rule.
+ORDERS: dict[Any, Callable[..., Order | None]] = {
+    aten.angle.default: _angle,
+    aten.pow.Scalar: _contiguous,
+    aten.index.Tensor: _indexed,
+    aten.index_fill.int_Scalar: _as_copy,
+    aten.index_fill.int_Tensor: _as_copy,
+    aten.roll.default: _rolled,
+    aten.unique_consecutive.default: _unique_runs,
+    aten.unique_dim.default: _unique_rows,
+    **dict.fromkeys((*_BATCH_NORMS, *_FORMATTED), _of_format),
+    **dict.fromkeys(_BY_PYTHON, _elementwise),
+    **dict.fromkeys(_OF_LOW_PRECISION, _of_expanded),
+}
