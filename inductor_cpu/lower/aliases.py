@@ -20,6 +20,9 @@ from inductor_cpu.ir.index import Expr
 from inductor_cpu.lower.context import meta_of
 from inductor_cpu.lower.sizes import size_expr, stride_exprs
 
+#: Views that read other numbers than their memory holds.
+_CHANGED = (torch.ops.aten._conj.default, torch.ops.aten._neg_view.default)
+
 
 def roots(nodes: Iterable[fx.Node]) -> dict[fx.Node, fx.Node]:
     """For each node the value of which it is a view, of the same dtype, in eager mode: itself if it is no view."""
@@ -72,7 +75,7 @@ def _place(fake: torch.Tensor) -> tuple[tuple[Expr, ...], Expr]:
 def _viewed(node: fx.Node) -> fx.Node | None:
     """The argument whose memory a node is in eager mode; None if the node has memory of its own."""
     call = node.args[0] if node.target is operator.getitem else node
-    if not isinstance(call, fx.Node) or not isinstance(call.target, torch._ops.OpOverload):
+    if not isinstance(call, fx.Node) or not isinstance(call.target, torch._ops.OpOverload) or call.target in _CHANGED:
         return None
     if call.target is torch.ops.aten._unsafe_view.default:  # a view, although its schema does not tell
         return call.all_input_nodes[0]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from inductor_cpu.lower import aliases
 from tests.lower.harness import lower
+
+Tensor = torch.Tensor
 
 
 def test_a_split_is_looked_at_once_for_all_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,3 +19,23 @@ def test_a_split_is_looked_at_once_for_all_its_pieces(monkeypatch: pytest.Monkey
     program = lower(lambda x: x.split(1), torch.randn(30, 2))
     assert len(program.results) == 30
     assert len(seen) == 1
+
+
+CONJUGATES: dict[str, Callable[[Tensor], object]] = {
+    "alone": lambda z: torch.conj(z * 2),
+    "with its base": lambda z: (y := z * 2, y.conj()),
+    "before its base": lambda z: ((y := z * 2).conj(), y),
+    "of the argument": lambda z: (z.conj(), z.conj() + 1),
+    "a part of it": lambda z: ((y := z * 2).conj()[1:], y[1:]),
+    "transposed": lambda z: (z * 2).mH,
+    "its imaginary part": lambda z: ((y := z * 2).conj().imag, y.imag),
+    "of an inverse transform": lambda z: torch.fft.ifft(z.real),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", CONJUGATES)
+def test_a_conjugate_is_no_view_of_the_numbers_in_memory(name: str, grad: bool) -> None:
+    z = torch.randn(4, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(0)).requires_grad_(grad)
+    actual, expected = torch.compile(CONJUGATES[name], backend="icpu")(z), CONJUGATES[name](z)
+    torch.testing.assert_close(actual, expected)
