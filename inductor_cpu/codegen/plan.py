@@ -222,7 +222,7 @@ class _PlanBuilder:
                 found |= buffers_of(step)
             else:
                 views += views_of(step)
-        return frozenset(found | {view.buffer for view in views if not is_whole(view, self.buffers[view.buffer])})
+        return frozenset(found | {view.buffer for view in views if not view.is_whole(self.buffers[view.buffer])})
 
     def argument(self, value: Any) -> Any:
         """An extern argument with tensors as slots and sizes as ints or registers."""
@@ -247,7 +247,7 @@ class _PlanBuilder:
                 self.instructions.append(ep.ArenaView(self.slots[key], offset, buffer.dtype, sizes, strides))
             return self.slots[key]
         base = self.slots[view.buffer]
-        if is_whole(view, buffer):
+        if view.is_whole(buffer):
             return base
         slot = self.new_slot()
         self.instructions.append(ep.StridedView(slot, base, sizes, strides, self.integer(view.offset)))
@@ -294,14 +294,6 @@ def guards(schedule: Schedule) -> dict[int, tuple[list[str], list[str]]]:
         if steps[0] == end or (places[name].offset, end) not in starts:
             table.setdefault(end, ([], []))[1].append(name)
     return table
-
-
-def is_whole(view: View, buffer: Buffer) -> bool:
-    """Whether a view is the buffer itself; the stride of a dimension of size 1 means nothing."""
-    if view.own or view.offset != 0 or view.sizes != buffer.sizes:
-        return False
-    strides = zip(view.sizes, view.strides, buffer.strides, strict=True)
-    return all(size == 1 or ours == theirs for size, ours, theirs in strides)
 
 
 def buffers_of(step: Step) -> set[str]:

@@ -143,3 +143,10 @@ class View:
     strides: tuple[Expr, ...]
     offset: Expr
     own: bool = False
+
+    def is_whole(self, buffer: Buffer) -> bool:
+        """Whether the view is the buffer itself; the stride of a dimension of size 1 means nothing."""
+        if self.own or self.offset != 0 or self.sizes != buffer.sizes:
+            return False
+        strides = zip(self.sizes, self.strides, buffer.strides, strict=True)
+        return all(size == 1 or ours == theirs for size, ours, theirs in strides)
