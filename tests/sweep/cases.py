@@ -24,7 +24,7 @@ DTYPES = (
 ).split()
 
 #: What is done with the samples of an operator. README.md says what each compares.
-KINDS = ("inference", "gradients", "special", "inplace", "out", "dynamic", "errors")
+KINDS = ("inference", "gradients", "layouts", "special", "inplace", "out", "dynamic", "errors")
 
 #: Operators that, in eager mode, trap at the limits of integers (a division overflows) or loop as often as they say.
 _NO_LIMITS = re.compile(r"gcd|lcm|special\..*_polynomial_")

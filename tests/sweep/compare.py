@@ -32,11 +32,13 @@ Reference = Callable[[], list[torch.Tensor | None]]
 @dataclass(frozen=True)
 class Tolerance:
     """How results may differ. `widened`: relative and absolute bounds that the database gives an operator, by dtype.
-    `values`: whether values are compared at all; `signs`: whether the signs of zeros are, too."""
+    `values`: whether values are compared at all; `signs`: whether the signs of zeros are, too; `strides`: whether
+    strides are."""
 
     widened: dict[torch.dtype, tuple[float, float]] = field(default_factory=dict)
     values: bool = True
     signs: bool = False
+    strides: bool = False
 
     def bounds(self, dtype: torch.dtype) -> tuple[float, float]:
         """Relative and absolute bound."""
@@ -44,7 +46,7 @@ class Tolerance:
         return max(default[0], wider[0]), max(default[1], wider[1])
 
 
-def tolerance_of(entry: Any, name: str, signs: bool) -> Tolerance:
+def tolerance_of(entry: Any, name: str, signs: bool, strides: bool) -> Tolerance:
     """The tolerance of an operator: the widest that its entry in the database grants itself on a CPU."""
     widened: dict[torch.dtype, tuple[float, float]] = {}
     for info in entry.decorators:
@@ -54,7 +56,8 @@ def tolerance_of(entry: Any, name: str, signs: bool) -> Tolerance:
                     relative, absolute = (0.0, given) if isinstance(given, float) else (given.rtol, given.atol)
                     old = widened.get(dtype, (0.0, 0.0))
                     widened[dtype] = (max(old[0], relative), max(old[1], absolute))
-    return Tolerance(widened, values=name.removeprefix("_refs.") not in UNINITIALIZED, signs=signs)
+    values = name.removeprefix("_refs.") not in UNINITIALIZED
+    return Tolerance(widened, values=values, signs=signs, strides=strides)
 
 
 def difference(expected: Any, actual: Any, tolerance: Tolerance, reference: Reference) -> str | None:
@@ -100,6 +103,8 @@ def _tensor_difference(
         left, right = getattr(expected, what), getattr(actual, what)
         if left != right:
             return f"the {what} is {right}, not {left}"
+    if tolerance.strides and not _same_strides(expected, actual):
+        return f"the strides are {actual.stride()}, not {expected.stride()}, of {tuple(expected.shape)}"
     if not tolerance.values:
         return None
     a, b = _plain(expected), _plain(actual)
@@ -117,6 +122,14 @@ def _tensor_difference(
     if tolerance.signs and dtype.is_floating_point:
         close &= (a != 0) | (b != 0) | (a.signbit() == b.signbit())
     return None if bool(close.all()) else _describe(a, b, ~close)
+
+
+def _same_strides(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    """The stride of a dimension of one element means nothing; none does where there are no elements."""
+    if expected.layout is not torch.strided or expected.numel() == 0:
+        return True
+    both = zip(expected.shape, expected.stride(), actual.stride(), strict=True)
+    return all(size == 1 or left == right for size, left, right in both)
 
 
 def _low_precision_difference(

@@ -38,6 +38,8 @@ def calls_of(case: Case) -> list[Call]:
         return [_call(f"error {i}", entry.op, e.sample_input) for i, e in enumerate(entry.error_inputs("cpu"))]
     if case.kind == "special":
         return [_call(label, entry.op, sample) for label, sample in special_samples(entry, case.torch_dtype)]
+    if case.kind == "layouts":
+        return list(_layout_calls(case, entry))
     calls = list(_op_calls(case, entry))
     if case.kind == "out":
         return [with_out for call in calls for with_out in _with_out(call)]
@@ -72,6 +74,49 @@ def _tensors(sample: Any) -> list[torch.Tensor]:
 
 def _can_be_strided(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.numel() > 1
+
+
+# -- layouts -----------------------------------------------------------------------------------------------------------
+def _layout_calls(case: Case, entry: OpInfo) -> Iterator[Call]:
+    """The samples with dimensions of their tensors in other orders in memory."""
+    for number, sample in enumerate(entry.sample_inputs("cpu", case.torch_dtype)):
+        if not any(_can_be_laid_out(t) for t in _tensors(sample)):
+            continue
+        plain = _call("", entry.op, sample)
+        for how, lay_out in LAYOUTS.items():
+            args, kwargs = tree_map(
+                lambda leaf, lay_out=lay_out: lay_out(leaf.detach()) if _can_be_laid_out(leaf) else leaf,
+                (plain.args, plain.kwargs),
+            )
+            yield Call(f"sample {number}, {how}", plain.fresh, args, kwargs, plain.process)
+
+
+def _can_be_laid_out(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dim() > 1 and _can_be_strided(leaf)
+
+
+def _reversed(tensor: torch.Tensor) -> torch.Tensor:
+    """The first dimension is the innermost in memory, the last the outermost."""
+    back = tuple(range(tensor.dim()))[::-1]
+    return tensor.permute(back).contiguous().permute(back)
+
+
+def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """The second dimension is the innermost in memory, as channels are."""
+    return tensor.movedim(1, -1).contiguous().movedim(-1, 1)
+
+
+def _channels_last_with_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    packed = _channels_last(tensor)
+    wide = torch.empty_strided(packed.shape, [2 * stride for stride in packed.stride()], dtype=packed.dtype)
+    return wide.copy_(packed)
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "reversed": _reversed,
+    "channels last": _channels_last,
+    "channels last, with gaps": _channels_last_with_gaps,
+}
 
 
 # -- out= --------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_representative_operators_pass_in_every_kind(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "failures that no line covers: 0" in done.stdout
     kinds = {row.case.kind for row in read_rows(tmp_path).values() if row.status == "pass"}
-    assert kinds == {"inference", "gradients", "special", "inplace", "out", "dynamic", "errors"}
+    assert kinds == {"inference", "gradients", "layouts", "special", "inplace", "out", "dynamic", "errors"}
 
 
 def test_a_failing_case_is_a_row_and_the_next_shard_goes_on(tmp_path: Path) -> None:
@@ -63,6 +63,17 @@ def test_a_failing_case_is_a_row_and_the_next_shard_goes_on(tmp_path: Path) -> N
 )
 def test_results_are_compared_by_type_shape_dtype_and_value(expected: object, actual: object, same: bool) -> None:
     assert (difference(expected, actual, Tolerance(), list) is None) == same
+
+
+def test_strides_are_compared_where_they_mean_something() -> None:
+    tolerance, rows = Tolerance(strides=True), torch.ones(2, 3)
+    columns = torch.ones(3, 2).t()
+    assert difference(rows, columns, Tolerance(), list) is None
+    assert difference(rows, columns, tolerance, list) == "the strides are (1, 2), not (3, 1), of (2, 3)"
+    assert difference(rows[:1], columns[:1], tolerance, list) is not None
+    assert difference(rows[:, :1], columns[:, :1].clone(), tolerance, list) is not None
+    assert difference(rows[:1, :1], columns[:1, :1], tolerance, list) is None
+    assert difference(rows[:0], columns[:0], tolerance, list) is None
 
 
 def test_a_low_precision_result_may_be_twice_as_far_from_fp64_as_eager() -> None:
