@@ -76,6 +76,11 @@ def _storage(value: Tensor) -> int:
     return value.untyped_storage()._cdata
 
 
+def _repeats(value: Tensor) -> bool:
+    """Whether a dimension repeats the same elements."""
+    return any(n > 1 and s == 0 for n, s in zip(value.shape, value.stride(), strict=True))
+
+
 def _overlaps(value: Tensor) -> bool:
     """Whether two elements of a tensor are one in memory."""
     places = torch.zeros(1, dtype=torch.int64)
@@ -120,6 +125,10 @@ class Replay:
             raise Invalid(f"{step.op} needs exact arguments")
         if row.kind == "inplace" and any(_overlaps(call.plain[step.args[0]]) for call in self.calls):
             raise Invalid(f"{step.op} changes elements that share memory, which torch.compile does not follow")
+        if row.embeds and any(
+            _overlaps(x) and not _repeats(x) for x in (call.plain[step.args[0]] for call in self.calls)
+        ):
+            raise Invalid(f"eager's {step.op} writes into a copy whose elements share memory")
         try:
             with torch.set_grad_enabled(grad):
                 results = [call.step(step) for call in self.calls]

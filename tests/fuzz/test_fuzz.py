@@ -163,6 +163,16 @@ def test_a_change_of_elements_that_share_memory_is_not_valid() -> None:
                 replay(graph)
 
 
+def test_an_embedding_into_elements_that_share_memory_is_not_valid() -> None:
+    # Eager keeps the strides of a view by unfold: what is embedded changes its neighbours, too.
+    row = Input("x0", (4,), (4,), fill="integers")
+    embed = Step("v1", "slice_scatter", ("v0",), (("dim", 0),))
+    with pytest.raises(Invalid, match="share memory"):
+        replay(graph_of(Step("v0", "unfold", ("x0",), (("d", 0), ("size", 2), ("step", 1))), embed, inputs=(row,)))
+    replay(graph_of(Step("v0", "unfold", ("x0",), (("d", 0), ("size", 2), ("step", 2))), embed, inputs=(row,)))
+    replay(graph_of(Step("v0", "grow", ("x0",), (("d", 0), ("n", 3))), embed, inputs=(row,)))
+
+
 def test_parameters_keep_their_shape() -> None:
     inputs = [x for seed in (100019, 100140) for x in generate(seed).inputs]
     assert all(x.shape == x.second for x in inputs if x.parameter)

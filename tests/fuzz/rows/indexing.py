@@ -267,6 +267,7 @@ ROWS: tuple[Row, ...] = (
         along,
         numbers,
         keeps=True,
+        embeds=True,
     ),
     Row(
         "slice_scatter",
@@ -274,5 +275,6 @@ ROWS: tuple[Row, ...] = (
         along,
         numbers,
         keeps=True,
+        embeds=True,
     ),
 )

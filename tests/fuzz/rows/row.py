@@ -77,7 +77,7 @@ class Row:
     attrs: attribute -> the values it may have. kind: "plain", "view" (may alias its first argument) or "inplace"
     (changes its first argument, whose storage the result has). keeps: exact arguments give an exact result, when it
     is as in float64. reorders: the result depends on an order of additions. needs_exact: a small difference of an
-    argument could make a large one. weight: how often, in its family.
+    argument could make a large one. embeds: writes into a copy of its first argument. weight: how often, in its family.
     """
 
     name: str
@@ -89,6 +89,7 @@ class Row:
     keeps: bool = False
     reorders: bool = False
     needs_exact: bool = False
+    embeds: bool = False
     weight: float = 1.0
 
 
