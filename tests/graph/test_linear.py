@@ -169,8 +169,7 @@ def test_weight_that_would_grow_four_times_is_not_kept() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @torch.no_grad()
 def test_autocast_casts_the_weights_once(dtype: torch.dtype) -> None:
-    if dtype == torch.float16 and not torch.ops.mkldnn._is_mkldnn_fp16_supported():
-        pytest.skip("this CPU has no f16 matrix products (avx512_fp16)")
+    skip_unless_supported(dtype)
     net = Net(nn.Linear(12, 20), functional.gelu)
     compiled, passed = compile_passed(net)
     x = torch.randn(4, 12)
