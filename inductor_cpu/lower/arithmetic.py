@@ -99,7 +99,8 @@ def _divide(ctx: Lowering, node: fx.Node, a: Any, b: Any, rounding_mode: str | N
         a_, b_ = Term(body, x), Term(body, y)
         return (_floor_quotient(a_, b_) if rounding_mode == "floor" else (a_ / b_).op("trunc")).value
 
-    return elementwise(ctx, node, compute, (a, b), dtype, wide=True)
+    # Eager rounds every step to a low-precision dtype, but none of them beside a divisor of one element.
+    return elementwise(ctx, node, compute, (a, b), dtype, unrounded=(1,))
 
 
 @rule(aten.div.Tensor, aten.div.Scalar, aten.div.Tensor_mode, aten.div.Scalar_mode)
@@ -192,7 +193,8 @@ def lerp(ctx: Lowering, node: fx.Node, start: Any, end: Any, weight: Any) -> Ten
         near = w.op("abs") < 0.5
         return where(near, a + w * (b - a), b - (b - a) * (1 - w)).value
 
-    return elementwise(ctx, node, compute, (start, end, weight), dtype, wide=True)
+    by_number = not isinstance(weight, TensorValue)
+    return elementwise(ctx, node, compute, (start, end, weight), dtype, wide=True, unrounded=(2,) if by_number else ())
 
 
 # -- clamps and selections -------------------------------------------------------------------------------------------

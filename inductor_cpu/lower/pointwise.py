@@ -5,7 +5,7 @@ Families that need formulas build on it: arithmetic.py, activations.py, special.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +30,9 @@ prims = torch.ops.prims
 #: A function from operands (SSA values of the compute dtype) to the result.
 Compute = Callable[..., int]
 
-#: Eager uses a scalar operand (a number or a 0-dim tensor) unrounded with these; the other ops, also add and sub, round
-#: it to the common low-precision dtype first.
-_OPMATH_SCALAR = {"mul", "div"}
+#: Eager uses a second operand of one element (a number, or a tensor of any dtype) unrounded with these; the other ops,
+#: also add and sub, round it to the common low-precision dtype first, as all do with a first one.
+_UNROUNDED_SECOND = {"mul", "div"}
 
 #: What these scalar ops are for integers; "" is the identity.
 _INTEGER_FORM = {"floor": "", "ceil": "", "round": "", "trunc": "", "fmax": "maximum", "fmin": "minimum"}
@@ -55,9 +55,9 @@ class Elementwise:
     wide: bool = False
 
 
-def is_scalar(value: Any) -> bool:
-    """Whether an operand is a number, a size or a 0-dim tensor."""
-    return value.ndim == 0 if isinstance(value, TensorValue) else True
+def has_one_element(value: Any) -> bool:
+    """Whether an operand is a number, a size or a tensor of one element."""
+    return all(size == 1 for size in value.sizes) if isinstance(value, TensorValue) else True
 
 
 def operand(ctx: Lowering, body: Body, at: Sequence[Expr], value: Any, dtype: torch.dtype) -> int:
@@ -84,20 +84,28 @@ def compute_dtype(node: fx.Node, args: Sequence[Any], kind: KIND) -> torch.dtype
 
 
 def elementwise(
-    ctx: Lowering, node: fx.Node, compute: str | Compute, args: Sequence[Any], dtype: torch.dtype, wide: bool = False
+    ctx: Lowering,
+    node: fx.Node,
+    compute: str | Compute,
+    args: Sequence[Any],
+    dtype: torch.dtype,
+    wide: bool = False,
+    unrounded: Container[int] = (),
 ) -> TensorValue:
     """One loop nest that applies `compute` to operands of `dtype`. With `wide`, low-precision operands are widened to
-    f32 and the result is rounded once. Integers wrap: eager makes a tensor of a number beside a tensor."""
-    unrounded = wide
+    f32 and the result is rounded once; so it is beside an operand of one element whose number is in `unrounded`, which
+    is not rounded to `dtype` before. Integers wrap: eager makes a tensor of a number beside a tensor."""
     args = [_wrapped(a, dtype) for a in args]
     if isinstance(compute, str):
         compute = _scalar_form(node, compute, dtype)
-        unrounded = unrounded or (compute in _OPMATH_SCALAR and any(map(is_scalar, args)))
-    inner = torch.float32 if unrounded and dtype in LOW_PRECISION else dtype
+        unrounded = (1,) if compute in _UNROUNDED_SECOND else unrounded
+    exact = [k in unrounded and has_one_element(a) for k, a in enumerate(args)]
+    inner = torch.float32 if (wide or any(exact)) and dtype in LOW_PRECISION else dtype
 
     def at_point(body: Body, at: tuple[Expr, ...]) -> int:
         operands = [
-            body.cast(operand(ctx, body, at, a, inner if unrounded and is_scalar(a) else dtype), inner) for a in args
+            body.cast(operand(ctx, body, at, a, inner if as_it_is else dtype), inner)
+            for a, as_it_is in zip(args, exact, strict=True)
         ]
         if compute == "":
             return operands[0]

@@ -61,7 +61,7 @@ def logaddexp2(a: Term, b: Term) -> Term:
     return _log_sum(a, b, "exp2", 1 / math.log(2))
 
 
-@formula(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, tensors=2, kind=_FLOAT)
+@formula(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self, tensors=2, kind=_FLOAT, wide=False)
 def xlogy(x: Term, y: Term) -> Term:
     return where(y.op("isnan"), math.nan, where(x.equals(0), 0, x * y.op("log")))
 
@@ -72,6 +72,7 @@ def xlogy(x: Term, y: Term) -> Term:
     aten.special_xlog1py.self_scalar,
     tensors=2,
     kind=_FLOAT,
+    wide=False,
 )
 def xlog1py(x: Term, y: Term) -> Term:
     return where(y.op("isnan"), math.nan, where(x.equals(0), 0, x * y.op("log1p")))

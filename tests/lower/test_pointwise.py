@@ -196,6 +196,48 @@ def test_a_zero_dim_tensor_does_not_widen_the_result(fn: Callable[..., torch.Ten
     check(fn, sample(dtype), torch.tensor(0.1, dtype=torch.float64 if fn is not torch.maximum else dtype))
 
 
+#: Eager keeps a second operand of one element as it is in products and quotients, and rounds all others.
+BESIDE_ONE_ELEMENT: dict[str, Callable[..., torch.Tensor]] = {
+    **{f.__name__: f for f in (torch.mul, torch.div, torch.add, torch.sub, torch.fmod, torch.maximum, torch.atan2)},
+    **{f.__name__: f for f in (torch.xlogy, torch.special.xlog1py, torch.logaddexp, torch.hypot, torch.floor_divide)},
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "addcmul": lambda x, y: torch.addcmul(x, y, x),
+    "addcdiv": lambda x, y: torch.addcdiv(x, x, y),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    "one", [torch.tensor(1.2345678), torch.tensor([257]), torch.tensor([[[1.2345678]]]).double()], ids=str
+)
+@pytest.mark.parametrize("name", BESIDE_ONE_ELEMENT)
+def test_an_operand_of_one_element_is_rounded_where_eager_rounds_it(
+    name: str, one: torch.Tensor, first: bool, dtype: torch.dtype
+) -> None:
+    x, y = ordinary(dtype), one if one.dim() < 2 else one.to(dtype)
+    function = BESIDE_ONE_ELEMENT[name]
+    check(function, *((y, x) if first else (x, y)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_the_number_between_two_tensors_of_low_precision_is_not_rounded(dtype: torch.dtype) -> None:
+    check(lambda x, y: torch.lerp(x, y, 0.2345678), ordinary(dtype), ordinary(dtype, 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("mode", ["trunc", "floor"])
+def test_a_quotient_of_low_precision_is_rounded_before_its_fraction_is_cut(mode: str, dtype: torch.dtype) -> None:
+    x, y = 40 * ordinary(dtype), ordinary(dtype, 1)
+    check(lambda x, y: torch.div(x, y, rounding_mode=mode), x, y)
+    check(lambda x: torch.div(x, 0.3, rounding_mode=mode), x)
+
+
+def ordinary(dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
+    """Positive numbers, [40, 50]."""
+    return (torch.rand(40, 50, generator=torch.Generator().manual_seed(seed)) * 8 + 0.3).to(dtype)
+
+
 def test_a_zero_dim_float_widens_integers() -> None:
     check(torch.mul, sample(torch.int32), torch.tensor(0.5))
 
