@@ -18,7 +18,8 @@ from inductor_cpu.lower.values import TensorValue
 
 aten = torch.ops.aten
 
-#: Operators whose rules write to `target(ctx, node, x)`.
+#: Operators whose rules write to `x` itself if `is_overwritten(ctx, node, x)`; they may write elsewhere where a sum in
+#: low precision needs more digits.
 UPDATES = frozenset(
     {
         aten.index_put.default,
@@ -27,7 +28,15 @@ UPDATES = frozenset(
         aten.index_add.default,
         aten.index_fill.int_Scalar,
         aten.index_fill.int_Tensor,
+        aten.scatter.src,
+        aten.scatter.value,
+        aten.scatter.reduce,
+        aten.scatter.value_reduce,
+        aten.scatter_add.default,
+        aten.scatter_reduce.two,
         aten.slice_scatter.default,
+        aten.select_scatter.default,
+        aten.diagonal_scatter.default,
     }
 )
 

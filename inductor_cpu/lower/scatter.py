@@ -59,6 +59,9 @@ def added(ctx: Lowering, node: fx.Node, x: TensorValue, sizes: Sequence[Expr], c
     """x plus values at computed coordinates. Low precision is summed in f32 and rounded once."""
     if x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
+    if x.dtype not in LOW_PRECISION and is_overwritten(ctx, node, x):
+        write(ctx, node, x, sizes, compute, "add")
+        return x
     wide = torch.float32 if x.dtype in LOW_PRECISION else x.dtype
     total = ctx.pointwise(node, lambda body, at: body.load(x, at), dtype=wide)
     write(ctx, node, total, sizes, compute, "add")
@@ -176,9 +179,9 @@ def _one_hot(
 @rule(aten.scatter.src, aten.scatter.value)
 def scatter(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: Any) -> TensorValue:
     dim = canonical(dim, x.ndim)
-    if _is_one_hot(x, dim, index):
+    if _is_one_hot(x, dim, index) and not is_overwritten(ctx, node, x):
         return _one_hot(ctx, node, x, dim, index, source, add=False)
-    result = copied(ctx, node, x)
+    result = target_of(ctx, node, x)
     write(ctx, node, result, index.sizes, _scattered(node, x, dim, index, _source(source, x)), "set")
     return result
 
@@ -193,7 +196,7 @@ def scatter_add(
 def _scatter_add(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: Any
 ) -> TensorValue:
-    if x.dtype != torch.bool and _is_one_hot(x, dim, index):
+    if x.dtype != torch.bool and _is_one_hot(x, dim, index) and not is_overwritten(ctx, node, x):
         return _one_hot(ctx, node, x, dim, index, source, add=True)
     return added(ctx, node, x, index.sizes, _scattered(node, x, dim, index, _source(source, x)))
 
@@ -223,7 +226,7 @@ def scatter_reduce(
         raise Unsupported(node, f"scatter with reduce={reduce!r}: a store can set or add only")
     dim = canonical(dim, x.ndim)
     if not include_self:
-        cleared = copied(ctx, node, x)
+        cleared = target_of(ctx, node, x)
         clear = _scattered(node, x, dim, index, lambda body, at: body.const(0, x.dtype))
         write(ctx, node, cleared, index.sizes, clear, "set")
         x = cleared
@@ -367,6 +370,13 @@ def select_scatter(
 ) -> TensorValue:
     dim = canonical(dim, x.ndim)
     chosen = from_front(node, index, node.args[3], x.sizes[dim])
+    if is_overwritten(ctx, node, x):
+
+        def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
+            return [*at[:dim], chosen, *at[dim:]], body.load(source, at), None
+
+        write(ctx, node, x, source.sizes, move, "set")
+        return x
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         here = body.op("eq", body.index(at[dim]), body.index(chosen))
@@ -381,6 +391,14 @@ def diagonal_scatter(
     ctx: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> TensorValue:
     first, second = canonical(dim1, x.ndim), canonical(dim2, x.ndim)
+    if is_overwritten(ctx, node, x):
+
+        def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
+            place, rest = {first: at[-1] + max(-offset, 0), second: at[-1] + max(offset, 0)}, iter(at)
+            return [place[d] if d in place else next(rest) for d in range(x.ndim)], body.load(source, at), None
+
+        write(ctx, node, x, source.sizes, move, "set")
+        return x
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         here = body.op("eq", body.index(at[first] + offset), body.index(at[second]))

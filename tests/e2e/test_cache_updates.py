@@ -46,12 +46,86 @@ def by_steps(x: Tensor, places: Tensor, new: Tensor) -> None:
     x[:, :, 1:8:4] = new
 
 
+def by_place(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x[:, :, 4] = new[:, :, 0]
+
+
+def by_place_in_a_row(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x[1, 2, 3, 4] = new[0, 0, 0, 0]
+
+
+def on_a_diagonal(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.diagonal(-1, 2, 1).copy_(new.flatten()[:3])
+
+
+def above_a_diagonal(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.diagonal(2, -2, -1).fill_(3.5)
+
+
+def by_scatter(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.scatter_(2, places[:, None].expand(2, 3, 2, 8), new)
+
+
+def by_scattered_number(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.scatter_(3, places.expand(2, 3, 12, 2), 3)
+
+
+def by_one_place_of_each_row(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.scatter_(3, places[:1].expand(2, 3, 12, 1), 1.5)
+
+
+def by_scattered_sum(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.scatter_add_(2, places[:1, None].expand(2, 3, 2, 8), new)
+
+
+def by_sum_at_one_place_of_each_row(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.scatter_reduce_(2, places[:1, None].expand(2, 3, 1, 8), new, "sum")
+
+
+def by_scattered_sum_of_numbers(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x.scatter_(2, places[:1, None].expand(2, 3, 2, 8), 2, reduce="add")
+
+
+def by_whole_slice(x: Tensor, places: Tensor, new: Tensor) -> None:
+    x[1][:2, 4:6] = new[0, :2]
+
+
+SCATTERS = [
+    by_scatter,
+    by_scattered_number,
+    by_one_place_of_each_row,
+    by_scattered_sum,
+    by_sum_at_one_place_of_each_row,
+    by_scattered_sum_of_numbers,
+]
+VIEWS = [by_place, on_a_diagonal, above_a_diagonal]
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("update", [by_index, by_put, by_slice, by_steps])
+@pytest.mark.parametrize("update", [by_index, by_put, by_slice, by_steps, *SCATTERS, *VIEWS])
 def test_an_update_is_one_kernel(update: Function, dynamic: bool | None) -> None:
     _, _, names = run(update, cache(), PLACES, NEW, dynamic=dynamic)
     # With sizes that are not known torch puts into a slice, and that into a slice of the cache.
     assert len(names) == 1 or (update is by_put and dynamic)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("update", [by_place_in_a_row, by_whole_slice])
+def test_an_update_of_a_view_of_a_view_copies_the_view_only(update: Function, dynamic: bool | None) -> None:
+    run(update, cache(), PLACES, NEW, dynamic=dynamic)
+
+
+@pytest.mark.parametrize("update", SCATTERS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int64])
+def test_scatters_into_other_dtypes(update: Function, dtype: torch.dtype) -> None:
+    run(update, (cache() * 50).to(dtype), PLACES, (NEW * 50).to(dtype))
+
+
+def test_a_sum_that_leaves_the_old_values_out() -> None:
+    def function(x: Tensor, places: Tensor, new: Tensor) -> None:
+        x.scatter_reduce_(2, (places[:, None] // 3).expand(2, 3, 2, 8), new, "sum", include_self=False)
+
+    run(function, cache(), PLACES, NEW)
 
 
 def test_what_follows_reads_the_update() -> None:
@@ -137,14 +211,14 @@ def test_one_update_after_another() -> None:
     run(function, cache(), PLACES, NEW)
 
 
-def test_a_position_out_of_range_writes_no_other_row() -> None:
-    for update in (by_index, by_put):
-        x = cache()
-        expected = x.clone()
-        with pytest.raises(IndexError):
-            compile_counted(update)[0](x, torch.tensor([5, 40]), NEW)
-        expected[:, :, 5] = NEW[:, :, 0]
-        assert torch.equal(x, expected)
+@pytest.mark.parametrize("update", [by_index, by_put, by_scatter])
+def test_a_position_out_of_range_writes_no_other_row(update: Function) -> None:
+    x = cache()
+    expected = x.clone()
+    with pytest.raises(RuntimeError if update is by_scatter else IndexError, match="out of (range|bounds)"):
+        compile_counted(update)[0](x, torch.tensor([5, 40]), NEW)
+    expected[:, :, 5] = NEW[:, :, 0]
+    assert torch.equal(x, expected)
 
 
 def test_caches_with_strides_of_their_own() -> None:
