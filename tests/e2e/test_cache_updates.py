@@ -215,7 +215,7 @@ def test_one_update_after_another() -> None:
 def test_a_position_out_of_range_writes_no_other_row(update: Function) -> None:
     x = cache()
     expected = x.clone()
-    with pytest.raises(RuntimeError if update is by_scatter else IndexError, match="out of (range|bounds)"):
+    with pytest.raises(RuntimeError if update is by_scatter else IndexError, match=r"out of (range|bounds)"):
         compile_counted(update)[0](x, torch.tensor([5, 40]), NEW)
     expected[:, :, 5] = NEW[:, :, 0]
     assert torch.equal(x, expected)
