@@ -28,6 +28,7 @@ from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
+from inductor_cpu.graph.convolution import unsupported_dtype
 from inductor_cpu.graph.passes import run_passes
 from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.updated import NO_UPDATES, Updates, return_views_of_inputs
@@ -263,10 +264,12 @@ class _LinearChoice:
             return None
         machine = machine_for(self._config)
         measurements = Measurements(machine.cache, machine.target.cpu_name)
-        question = f"linear {shape}: {', '.join(['onednn', 'blas', *own])}"
+        onednn = unsupported_dtype(shape.dtype, "linear") is None
+        question = f"linear {shape}: {', '.join([*(['onednn'] if onednn else []), 'blas', *own])}"
 
         def candidates() -> Mapping[str, Callable[[], object]]:
-            return {**linear.candidates(shape), **{name: _own_linear(shape, name, self._config) for name in own}}
+            ours = {name: _own_linear(shape, name, self._config) for name in own}
+            return {**linear.candidates(shape, onednn), **ours}
 
         return measurements.seconds(question, candidates)
 

@@ -136,11 +136,11 @@ def operands(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
     return x.to(shape.dtype), weight.to(shape.dtype)
 
 
-def candidates(shape: Shape) -> Mapping[str, Callable[[], object]]:
-    """A call of each library on random data of this shape."""
+def candidates(shape: Shape, onednn: bool) -> Mapping[str, Callable[[], object]]:
+    """A call of each library on random data of this shape. onednn: whether it has this dtype on this CPU."""
     x, weight = operands(shape)
+    by_blas = {"blas": lambda: torch.mm(x, weight.t())}
+    if not onednn:
+        return by_blas
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-    return {
-        "onednn": lambda: torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], ""),
-        "blas": lambda: torch.mm(x, weight.t()),
-    }
+    return {"onednn": lambda: torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], ""), **by_blas}
