@@ -69,26 +69,26 @@ double tiles(int threads, int64_t rounds, double operations, bool floats, const 
 }
 #endif
 
-#if defined(__AVX512F__)
-// 24 registers of sums, as many as hide the time of an instruction, each with one operation by `factor` a round.
-template <class Vector, class Step>
+#if defined(__AVX2__)
+// `count` registers of sums, enough to hide the time of an instruction, each with one operation by `factor` a round.
+template <int count, class Vector, class Step>
 double registers(int threads, int64_t rounds, double operations, Vector factor, const Step& step) {
   const double start = now();
   volatile float sink = 0;
 #pragma omp parallel num_threads(threads) firstprivate(factor)
   {
-    Vector sum[24];
+    Vector sum[count];
     asm volatile("" : "+v"(factor));
     for (Vector& s : sum) s = factor;
     for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 24
+#pragma GCC unroll 32
       for (Vector& s : sum) step(s, factor);
     }
     Vector all = sum[0];
-    for (int i = 1; i < 24; ++i) all += sum[i];
+    for (int i = 1; i < count; ++i) all += sum[i];
     if (all[0] == 1) sink = 1;
   }
-  return 24 * operations * double(rounds) * threads / (now() - start);
+  return count * operations * double(rounds) * threads / (now() - start);
 }
 #endif
 
@@ -124,8 +124,12 @@ double amx_int8(int threads, int64_t rounds) {
 
 double fma_f32(int threads, int64_t rounds) {
 #if defined(__AVX512F__)
-  return registers(threads, rounds, 2 * 16, _mm512_set1_ps(0.999f), [](__m512& sum, __m512 factor) {
+  return registers<24>(threads, rounds, 2 * 16, _mm512_set1_ps(0.999f), [](__m512& sum, __m512 factor) {
     sum = _mm512_fmadd_ps(sum, factor, factor);
+  });
+#elif defined(__FMA__)
+  return registers<12>(threads, rounds, 2 * 8, _mm256_set1_ps(0.999f), [](__m256& sum, __m256 factor) {
+    sum = _mm256_fmadd_ps(sum, factor, factor);
   });
 #else
   return 0;
@@ -134,7 +138,7 @@ double fma_f32(int threads, int64_t rounds) {
 
 double dot_bf16(int threads, int64_t rounds) {
 #if defined(__AVX512BF16__)
-  return registers(threads, rounds, 4 * 16, _mm512_set1_ps(0.999f), [](__m512& sum, __m512 factor) {
+  return registers<24>(threads, rounds, 4 * 16, _mm512_set1_ps(0.999f), [](__m512& sum, __m512 factor) {
     sum = _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(factor), reinterpret_cast<__m512bh>(factor));
   });
 #else
@@ -144,7 +148,7 @@ double dot_bf16(int threads, int64_t rounds) {
 
 double vnni_int8(int threads, int64_t rounds) {
 #if defined(__AVX512VNNI__)
-  return registers(threads, rounds, 8 * 16, _mm512_set1_epi32(0x4f3b2a17), [](__m512i& sum, __m512i factor) {
+  return registers<24>(threads, rounds, 8 * 16, _mm512_set1_epi32(0x4f3b2a17), [](__m512i& sum, __m512i factor) {
     sum = _mm512_dpbusd_epi32(sum, factor, factor);
   });
 #else

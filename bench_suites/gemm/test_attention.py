@@ -52,7 +52,7 @@ def test_sequence(benchmark: Any, rows: list[Row], threads: int, kind: str, leng
     """All queries of a sequence."""
     limit = peak(kind, threads)
     if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
     q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))
     module = Attention()
     calls = {"icpu": ours(module, q, k, v), "torch": lambda: module(q, k, v)}
@@ -71,7 +71,7 @@ def test_masked(benchmark: Any, rows: list[Row], threads: int, kind: str, mask: 
     """Scores that do not count are computed, too, as far as the work of a row goes."""
     limit = peak(kind, threads)
     if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
     q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))
     module, added = Attention(mask == "causal"), _mask(mask, length, DTYPES[kind])
     calls = {"icpu": ours(module, q, k, v, added), "torch": lambda: module(q, k, v, added)}
@@ -90,7 +90,7 @@ def test_backward(benchmark: Any, rows: list[Row], threads: int, kind: str, caus
     """Gradients of queries, keys and values: five products of all scores, half of them where they are causal."""
     limit = peak(kind, threads)
     if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
     inputs = [torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]).requires_grad_() for _ in range(3)]
     grad, module = torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]), Attention(causal)
     torch._dynamo.reset()
@@ -131,7 +131,7 @@ def test_flexible(benchmark: Any, rows: list[Row], threads: int, kind: str, name
     blocks has."""
     limit = peak(kind, threads)
     if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
     score, mask = FLEXIBLE[name]
     blocks = None if mask is None else create_block_mask(mask, None, None, length, length, device="cpu")
     q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))

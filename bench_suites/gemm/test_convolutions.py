@@ -67,7 +67,7 @@ def test_convolution(benchmark: Any, rows: list[Row], threads: int, kind: str, l
     """One image, against eager mode, which calls oneDNN or, where that lacks a type, loops of ATen."""
     limit = peak(PEAKS[kind], threads)
     if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
     module = layer.build().to(dtype=DTYPES[kind]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = torch.randn(1, layer.channels, layer.size, layer.size).to(DTYPES[kind], memory_format=torch.channels_last)
     calls = {"icpu": ours(module, x), "eager": lambda: module(x)}

@@ -10,7 +10,7 @@ from torch import nn
 
 from bench_suites.gemm.contest import Row, compete, ours
 from bench_suites.gemm.machine import peak, read
-from bench_suites.suites.gemm import ONE_ROW, ROWS, WEIGHTS, Int8Linear, WeightOnlyLinear
+from bench_suites.suites.gemm import MLPS, ONE_ROW, ROWS, WEIGHTS, Int8Linear, Mlp, WeightOnlyLinear
 
 mkldnn = torch.ops.mkldnn
 
@@ -32,7 +32,7 @@ def test_linear(benchmark: Any, rows: list[Row], threads: int, kind: str, size: 
     (m, k, n), (dtype, share) = size, DTYPES[kind]
     limit = peak(kind, threads)
     if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has no AVX-512")
+        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
     plain = nn.Linear(k, n, bias=False).to(dtype)
     gelu = nn.Sequential(nn.Linear(k, n), nn.GELU()).to(dtype)
     x = torch.randn(m, k).to(dtype)
@@ -73,6 +73,28 @@ def test_int8(benchmark: Any, rows: list[Row], threads: int, size: tuple[int, in
     if m >= MANY or m == 1:
         row.bar("share", row.share, INT8_SHARE if m > 1 else ONE_ROW_SHARE)
     rows.append(row)
+
+
+@pytest.mark.parametrize("size", MLPS, ids=lambda s: "x".join(map(str, s)))
+@pytest.mark.parametrize("kind", DTYPES)
+@torch.no_grad()
+def test_mlp(benchmark: Any, rows: list[Row], threads: int, kind: str, size: tuple[int, int]) -> None:
+    """Norm, linear, gelu, linear and residual as one graph, against the same in two, with the hidden rows in memory."""
+    (m, k), dtype, limit = size, DTYPES[kind][0], peak(kind, threads)
+    if limit == 0:
+        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    module, x = Mlp(k).to(dtype), torch.randn(m, k).to(dtype)
+    hidden = module.up(x)
+    up, down = ours(module.up, x), ours(module.down, x, hidden)
+
+    def halves() -> None:
+        up()
+        down()
+
+    calls = {"icpu": ours(module, x), "halves": halves}
+    rows.append(
+        compete(benchmark, Row(f"{kind} MLP", f"{m} x {k}", threads, 16.0 * m * k * k, peak(kind, threads)), calls)
+    )
 
 
 @pytest.mark.parametrize("size", ONE_ROW, ids=lambda s: "x".join(map(str, s)))

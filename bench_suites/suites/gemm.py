@@ -39,6 +39,45 @@ ONE_ROW: tuple[tuple[int, int, int], ...] = (
     (16, 4096, 4096),
 )
 
+#: Rows and features of MLPs with small weights: the first stages of Swin and ConvNeXt, a small ViT, a batch.
+MLPS: tuple[tuple[int, int], ...] = ((3136, 96), (784, 192), (1576, 192), (12544, 96))
+
+
+class Up(nn.Module):
+    """The first half of an MLP: rows normalized, four times as many features, gelu."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(features), nn.Linear(features, 4 * features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (rows, features); (rows, 4 * features)."""
+        return nn.functional.gelu(self.linear(self.norm(x)))
+
+
+class Down(nn.Module):
+    """The second half: back to the features, added to the rows."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4 * features, features)
+
+    def forward(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """x (rows, features), hidden (rows, 4 * features); (rows, features)."""
+        return x + self.linear(hidden)
+
+
+class Mlp(nn.Module):
+    """Both halves."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.up, self.down = Up(features), Down(features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (rows, features); (rows, features)."""
+        return self.down(x, self.up(x))
+
 
 class Int8Linear(nn.Module):
     """A linear layer of bytes with a scale for each column."""

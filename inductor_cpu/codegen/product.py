@@ -24,14 +24,19 @@ def headers_of(product: Product) -> list[str]:
     return [*windows, f"../gemm/{MICRO_KERNELS[product.micro_kernel].header}"]
 
 
-def emit_product(product: Product, loops: Loops, writer: Writer, choices: Choices) -> None:
-    """Write the call: sizes, packing of the first operand, and the epilogue with the kernel's loops."""
+def emit_product(
+    product: Product, loops: Loops, writer: Writer, choices: Choices, bounds: tuple[str, str] | None = None
+) -> None:
+    """Write the call: sizes, packing of the first operand, and the epilogue with the kernel's loops. bounds: names of
+    the first row and of the row after the last one, in one thread, if not all are wanted."""
     values, micro = loops.values, MICRO_KERNELS[product.micro_kernel]
     kind = f"icpu::gemm::{micro.code}"
     rows, depth = (values.expr(size) for size in product.a.sizes)
     view = product.a if isinstance(product.a, View) else product.a.image
     b = values.address(product.b, product.columns * 0)
     threads = "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
+    if bounds is not None:
+        rows, threads = f"{bounds[1]} - {bounds[0]}", "1"
     writer.line(f"const {ELEMENT[micro.dtype]}* const a = {values.address(view.buffer, view.offset)};")
     writer.line(f"const int64_t rows = {rows}, columns = {values.expr(product.columns)}, depth = {depth};")
     if isinstance(product.a, Patches):
@@ -40,23 +45,26 @@ def emit_product(product: Product, loops: Loops, writer: Writer, choices: Choice
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"
         call = f"icpu::gemm::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"
     else:
-        _emit_pack(product, kind, values, writer)
+        _emit_pack(product, kind, values, writer, bounds)
         call = f"icpu::gemm::multiply<{kind}>({{rows, columns, depth}}, {b}, {threads}, pack"
-    head = f"{call}, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, "
+    row = "row" if bounds is None else "place"
+    head = f"{call}, [&](const int64_t {row}, const int64_t height, const int64_t panel, const int64_t width, "
     head += f"const {ELEMENT[micro.total]}* block) ICPU_INLINE"
     with writer.block(head, "});"):
+        if bounds is not None:
+            writer.line(f"const int64_t row = {bounds[0]} + place;")
         loops.emit()
 
 
-def _emit_pack(product: Product, kind: str, values: Values, writer: Writer) -> None:
+def _emit_pack(product: Product, kind: str, values: Values, writer: Writer, bounds: tuple[str, str] | None) -> None:
     """The function that packs rows of the first operand."""
     head = "const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, "
     with writer.block(f"{head}{kind}::Element* out) ICPU_INLINE", "};"):
         if isinstance(product.a, Patches):
             writer.line(f"windows.pack<{kind}>(a, first, height, from, part, out);")
         else:
-            leading = values.expr(product.a.strides[0])
-            writer.line(f"{kind}::pack(a + first * {leading} + from, {leading}, height, part, out);")
+            leading, first = values.expr(product.a.strides[0]), "first" if bounds is None else f"({bounds[0]} + first)"
+            writer.line(f"{kind}::pack(a + {first} * {leading} + from, {leading}, height, part, out);")
 
 
 def _windows(patches: Patches, values: Values) -> str:

@@ -8,6 +8,7 @@ from inductor_cpu.codegen.analysis import STAGE, Facts
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.kernel import DEFAULT, check_kernel, comment, headers
 from inductor_cpu.codegen.loops import Loops
+from inductor_cpu.codegen.product import emit_product
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.text import Writer
@@ -72,7 +73,11 @@ def _turn(strips: Strips, kernel: Kernel, share: int, writer: Writer, choices: C
                 place = f"static_cast<{kind}*>(buffers[{outside[arg.buffer]}])"
             writer.line(f"{kind}* const p{number} = {place};")
         writer.line(f"const int64_t begin = unit * {share}, end = until * {share};")
-        loops = Loops(Facts(kernel, tiling=False), writer, choices, bounds=("begin", "end"))
+        bounds = None if kernel.product is not None else ("begin", "end")
+        loops = Loops(Facts(kernel, tiling=False), writer, choices, bounds=bounds)
         if loops.values.needs_status:
             raise InternalError(STAGE, f"{kernel.label}: what may report an error cannot run in pieces")
-        loops.emit()
+        if kernel.product is None:
+            loops.emit()
+        else:
+            emit_product(kernel.product, loops, writer, choices, ("begin", "end"))

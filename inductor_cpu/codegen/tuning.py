@@ -51,6 +51,9 @@ class Choices:
 def total_work(kernel: Kernel) -> Expr:
     """Rough cost of the whole kernel, in adds."""
     work = kernel.work if isinstance(kernel.work, Expr) else const(kernel.work)
+    if kernel.product is not None:
+        rows, depth = kernel.product.a.sizes
+        return (work + depth) * rows * kernel.product.columns
     if not isinstance(kernel.work, Expr):
         symbolic = [size_of(s) for s in kernel.inner if size_of(s).as_int is None]
         work = work * product(symbolic)

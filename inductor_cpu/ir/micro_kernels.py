@@ -18,7 +18,7 @@ class MicroKernel:
     """One row. header, code: file in templates/gemm and the C++ class in it; dtype, weight: of the operands, the second
     one packed; total: of the sums; isa: the instruction set that its kernels are compiled for; needs: features of the
     CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster; shifts: it multiplies
-    shifted images (`ir/windows.py`)."""
+    shifted images (`ir/windows.py`); converts: it converts the packed operand first, which many rows pay for."""
 
     name: str
     header: str
@@ -34,6 +34,7 @@ class MicroKernel:
     needs: frozenset[str]
     unless: frozenset[str] = frozenset()
     shifts: bool = False
+    converts: bool = False
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
@@ -69,9 +70,10 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
     for row in (
         MicroKernel("amx_bf16", "amx_bf16.h", "AmxBf16", _BF16, _BF16, _F32, 32, 16, 32, 2, "avx512", _AMX_BF16,
                     shifts=True),
-        MicroKernel("amx_bf16_s8", "amx_bf16_s8.h", "AmxBf16S8", _BF16, _S8, _F32, 32, 16, 64, 4, "avx512", _AMX),
+        MicroKernel("amx_bf16_s8", "amx_bf16_s8.h", "AmxBf16S8", _BF16, _S8, _F32, 32, 16, 64, 4, "avx512", _AMX,
+                    converts=True),
         MicroKernel("split_f32", "split_f32.h", "SplitF32", _F32, _F32, _F32, 32, 32, 32, 1, "avx512", _AMX_BF16,
-                    shifts=True),
+                    shifts=True, converts=True),
         MicroKernel("amx_s8", "amx_int8.h", "AmxS8", _S8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8),
         MicroKernel("amx_u8", "amx_int8.h", "AmxU8", _U8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8),
         MicroKernel("dot_bf16", "dot_bf16.h", "DotBf16", _BF16, _BF16, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16),

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import ZERO, is_nonnegative, upper_bound
-from inductor_cpu.ir.kernel import Kernel, Strips
-from inductor_cpu.ir.loop_nest import Load
+from inductor_cpu.ir.index import ZERO, Expr, Sym, const, is_nonnegative, loop_var, of, upper_bound
+from inductor_cpu.ir.kernel import Kernel, Product, Strips
+from inductor_cpu.ir.loop_nest import Load, View
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+
+
+def points_of(kernel: Kernel) -> int | None:
+    """The points of a kernel's outermost loop, which for a matrix product are its rows; None if they are not known."""
+    size = kernel.outer[0].size if kernel.product is None else kernel.product.a.sizes[0]
+    return None if size is None else size.as_int
 
 
 def unit_span(kernel: Kernel, share: int, buffer: str) -> int | None:
     """The number of elements s for which unit u of a kernel (`share` points of its outermost loop) only touches the
     elements [u * s, (u + 1) * s) of a buffer; None if there is none that can be shown."""
-    loop = kernel.outer[0]
     addresses = [i.index[0] for i in kernel.body if isinstance(i, Load) and i.buffer == buffer]
     addresses += [store.index[0] for store in kernel.stores if store.buffer == buffer]
+    if kernel.product is None:
+        return _span(addresses, kernel.outer[0], share)
+    row, column = loop_var("row", kernel.product.a.sizes[0]), loop_var("column", kernel.product.columns)
+    whole = [_of_whole(address, kernel, kernel.product, row, column) for address in addresses]
+    if buffer == kernel.product.b:
+        return None
+    if buffer == kernel.product.a.buffer:
+        whole.append(_of_operand(kernel.product, row))
+    known = [address for address in whole if address is not None]
+    return _span(known, row, share) if len(known) == len(whole) else None
+
+
+def _span(addresses: Sequence[Expr], loop: Sym, share: int) -> int | None:
+    """The span of a unit of `loop`, if all addresses agree on it."""
     spans: set[int] = set()
     for address in addresses:
         stride = address.coefficient(loop)
@@ -28,12 +50,31 @@ def unit_span(kernel: Kernel, share: int, buffer: str) -> int | None:
     return spans.pop() if len(spans) == 1 else None
 
 
+def _of_whole(address: Expr, kernel: Kernel, product: Product, row: Sym, column: Sym) -> Expr | None:
+    """An address in a block of a matrix product as one in the whole of it; None if it depends on the block."""
+    down, across = kernel.outer
+    width = const(MICRO_KERNELS[product.micro_kernel].columns)
+    steps = [address.coefficient(symbol) for symbol in (product.row, down, product.panel, across)]
+    at_row, at_down, at_panel, at_across = steps
+    if None in steps or at_row != at_down or at_across is None or at_panel != at_across * width:
+        return None
+    return address.substitute({product.row: ZERO, down: of(row), product.panel: ZERO, across: of(column)})
+
+
+def _of_operand(product: Product, row: Sym) -> Expr | None:
+    """Any address of the first operand of a product, in a row; None for windows of images."""
+    if not isinstance(product.a, View):
+        return None
+    depth = loop_var("depth", product.a.sizes[1])
+    return product.a.offset + of(row) * product.a.strides[0] + of(depth) * product.a.strides[1]
+
+
 def verify_strips(strips: Strips, stage: str = "schedule") -> None:
     """Raise InternalError(stage, ...) if units of the kernels are not as the strips say, or not independent."""
     kernels = strips.kernels
     for kernel, share in zip(kernels, strips.shares, strict=True):
-        size = kernel.outer[0].size
-        if not kernel.parallel or size is None or size.as_int != strips.units * share:
+        independent = kernel.parallel > 0 or kernel.product is not None
+        if not independent or points_of(kernel) != strips.units * share:
             raise InternalError(stage, f"{kernel.label} does not have {strips.units} units of {share} points")
     local = dict(strips.local)
     for name in {arg.buffer for kernel in kernels for arg in kernel.args}:

@@ -41,7 +41,7 @@ def schedule_program(
     program = replace(program, buffers=(*program.buffers, *parts))
     buffers |= {part.name: part for part in parts}
     steps = [_step(item, buffers, lanes, cores, cache) for item in items]
-    steps = join_strips(program, steps, buffers, cores)
+    steps = join_strips(program, steps, buffers, cores, cache)
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
     kernels = (kernel for step in steps if not isinstance(step, Scored) for kernel in kernels_of(step))
     bounds = (roofline.note(kernel) for kernel in kernels if kernel.product is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import inductor_cpu
 from tests.e2e.support import assert_like_eager
@@ -51,6 +53,40 @@ def test_each_case_runs_in_pieces(name: str, tmp_path: Path) -> None:
         torch.compile(function, backend="icpu")(*inputs())
     (schedule,) = tmp_path.glob("*/02_schedule.txt")
     assert "strips: " in schedule.read_text()
+
+
+class Mlp(nn.Module):
+    """Rows normalized, through two linears, and added to themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(64), nn.Linear(64, 256), nn.Linear(256, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("simdlen", [None, 256], ids=["widest", "avx2"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_an_mlp_in_pieces_gives_the_numbers_of_whole_products(
+    dtype: torch.dtype, simdlen: int | None, threads: int, tmp_path: Path
+) -> None:
+    """The number of rows is a prime: the last piece is short."""
+    torch.manual_seed(0)
+    model, rows = Mlp().to(dtype), torch.randn(1, 16381, 64).to(dtype)
+    with inductor_cpu.config.patch({"cpp.simdlen": simdlen, "dump": str(tmp_path)}):
+        compiled = torch.compile(model, backend="icpu")
+        actual, few = compiled(rows), torch.compile(model, backend="icpu", dynamic=False)(rows[:, 16280:])
+    schedules = [path.read_text() for path in sorted(tmp_path.glob("*/02_schedule.txt"))]
+    products = [text.count("product ") for text in schedules]
+    if products[0] and "split_f32" not in schedules[0]:  # without micro kernels for the dtype oneDNN multiplies
+        assert [text.count("strips: ") for text in schedules] == [1, 0]
+        assert "local" in schedules[0]
+    exact = copy.deepcopy(model).double()(rows.double())
+    error, of_eager = (actual.double() - exact).abs().max(), (model(rows).double() - exact).abs().max()
+    assert error <= max(1.5 * of_eager.item(), 2e-6)
+    assert torch.equal(actual[:, 16280:], few) or not products[0]
 
 
 def test_kernels_that_may_report_an_error_run_alone() -> None:
