@@ -23,6 +23,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu import paths
+from inductor_cpu.codegen.around import kept_bytes
 from inductor_cpu.codegen.generate import generate_all
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.tuning import Choices
@@ -202,7 +203,7 @@ def _compile(
     if trace.dumping:
         trace.dump("schedule", show(schedule), before=len(program.nodes), after=len(schedule.steps))
     with trace.stage("codegen"):
-        sources, symbols = generate_all(schedule, machine.target, _choices(config))
+        sources, symbols = generate_all(schedule, machine.target, _choices(config, machine.target))
         plan = build_plan(schedule, symbols, redzone)
     if trace.dumping:
         trace.dump("codegen", show(plan))
@@ -329,12 +330,13 @@ def _dropping_notes(recipe: Recipe | None, reads: tuple[int, ...] | None) -> tup
 ADDS_PER_ELEMENT = 5
 
 
-def _choices(config: Config) -> Choices:
+def _choices(config: Config, target: Target) -> Choices:
     """The settings of the generated code."""
     threads: int | None = config.cpp.threads
     if threads in (-1, 0):
         threads = None if config.cpp.dynamic_threads else torch.get_num_threads()
-    return Choices(threads, config.cpp.min_chunk_size * ADDS_PER_ELEMENT, config.cpp.enable_tiling)
+    grain = config.cpp.min_chunk_size * ADDS_PER_ELEMENT
+    return Choices(threads, grain, config.cpp.enable_tiling, kept_bytes(target.l3))
 
 
 def _lanes(target: Target) -> int:

@@ -2,8 +2,9 @@
 
 A store fetches its line first, and the line goes to memory later: two transfers. Results that are larger than what a
 core may hope to keep in the last cache are gone when they are read, so that one transfer is enough: whole lines go
-straight to memory. On a Xeon with 480 MB for all its guests, a copy of 16 MB gained nothing by it, one of 32 MB a
-third, and a sixth together with a reader; below, it costs the reader its cache.
+straight to memory. Below, it costs the reader its cache. On a Xeon with 480 MB for all its guests, a copy of 16 MB
+gained nothing by it, one of 32 MB a third, and a sixth together with a reader. On an EPYC with 32 MB, a copy of 16 MB
+and its reader gained a fifth with one thread and nothing with two; of 24 MB a third and a fifth; of 8 MB they lost.
 """
 
 from __future__ import annotations
@@ -11,19 +12,25 @@ from __future__ import annotations
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.ir.loop_nest import Load, Store
 
-#: The results of a kernel that no cache keeps.
-LEAST_BYTES = 32 << 20
+#: The part of the last cache that the results of a kernel may take and be found there; not more than this.
+SHARE_OF_CACHE, MOST_KEPT = 2, 32 << 20
 
 LINE_BYTES = 64
 
 
-def stores_around(facts: Facts) -> frozenset[int]:
-    """The numbers of the stores that write around the cache: all results of a kernel with many, or none."""
+def kept_bytes(cache: int) -> int:
+    """Results of so many bytes and more are gone when they are read. cache: bytes of the last level."""
+    return min(cache // SHARE_OF_CACHE, MOST_KEPT)
+
+
+def stores_around(facts: Facts, kept: int) -> frozenset[int]:
+    """The numbers of the stores that write around the cache: all results of a kernel with `kept` bytes of them or more,
+    or none."""
     kernel = facts.kernel
     if kernel.parallel == 0 or kernel.product is not None or facts.tile is not None:
         return frozenset()
     found = {number: size for number in range(len(kernel.stores)) if (size := _bytes(facts, number))}
-    return frozenset(found) if sum(found.values()) >= LEAST_BYTES else frozenset()
+    return frozenset(found) if sum(found.values()) >= kept else frozenset()
 
 
 def _bytes(facts: Facts, number: int) -> int:

@@ -62,7 +62,7 @@ class Loops:
         bounds: tuple[str, str] | None = None,
     ) -> None:
         self.facts, self.kernel, self.writer, self.choices = facts, facts.kernel, writer, choices
-        self.values = Values(facts, writer)
+        self.values = Values(facts, writer, choices.kept)
         self.vector = self.kernel.vector.loop
         self.horizontal = self.vector in self.kernel.inner
         self._written: set[int] = set()  # values in scope

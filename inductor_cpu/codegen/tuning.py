@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from inductor_cpu.codegen.analysis import Facts, size_of
+from inductor_cpu.codegen.around import MOST_KEPT
 from inductor_cpu.ir.index import Expr, Sym, const, product
 from inductor_cpu.ir.kernel import Kernel, Phase
 from inductor_cpu.ir.loop_nest import Const, Load, Scalar, Scan
@@ -39,13 +40,14 @@ GRAIN = 20_480
 
 @dataclass(frozen=True)
 class Choices:
-    """What a person may choose about generated code. threads: most threads of a kernel, None for torch's number at the
-    time of the call; grain: least work of a thread, in adds; tiling: turn square tiles over in registers where operands
-    are contiguous along different loops."""
+    """What settings and the machine's caches say about generated code. threads: most threads of a kernel, None for
+    torch's number at the time of the call; grain: least work of a thread, in adds; tiling: turn square tiles over in
+    registers where operands are contiguous along different loops; kept: bytes of results that no cache keeps."""
 
     threads: int | None = None
     grain: int = GRAIN
     tiling: bool = True
+    kept: int = MOST_KEPT
 
 
 def total_work(kernel: Kernel) -> Expr:

@@ -35,7 +35,8 @@ class Values:
     Names: p0, p1... are the buffers in the order of the kernel's arguments, n0... its sizes, i0... outer loops, r0...
     inner loops, v0... the values by position in the body. `lanes` is in scope wherever vector code is written."""
 
-    def __init__(self, facts: Facts, writer: Writer) -> None:
+    def __init__(self, facts: Facts, writer: Writer, kept: int) -> None:
+        """kept: bytes of results that no cache keeps."""
         self.facts, self.kernel, self.writer = facts, facts.kernel, writer
         self._pointers = {arg.buffer: f"p{i}" for i, arg in enumerate(self.kernel.args)}
         self._dtypes = {arg.buffer: arg.dtype for arg in self.kernel.args}
@@ -45,7 +46,7 @@ class Values:
         if self.kernel.product is not None:
             self._enter_product(self.kernel.product)
         self._ahead = plan_ahead(facts, vertical_units(facts))
-        self._around = stores_around(facts)
+        self._around = stores_around(facts, kept)
         self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:

@@ -11,21 +11,26 @@ import torch
 import inductor_cpu
 from inductor_cpu.codegen import around
 from inductor_cpu.codegen.analysis import Facts
-from inductor_cpu.codegen.around import LEAST_BYTES, stores_around
+from inductor_cpu.codegen.around import MOST_KEPT, kept_bytes, stores_around
 from inductor_cpu.ir.loop_nest import Load
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
 
-MANY = LEAST_BYTES // 4  # floats
+MANY = MOST_KEPT // 4  # floats
 ROWS = 4096
 COLUMNS = MANY // ROWS
 
 
 def stores(function: Callable[..., object], *inputs: torch.Tensor) -> list[set[int]]:
-    return [set(stores_around(Facts(kernel))) for kernel in kernels(schedule_of(lower(function, *inputs)))]
+    return [set(stores_around(Facts(kernel), MOST_KEPT)) for kernel in kernels(schedule_of(lower(function, *inputs)))]
 
 
-def test_results_of_32_megabytes_go_around_the_cache_and_smaller_ones_do_not() -> None:
+def test_half_of_a_small_cache_is_kept_and_32_megabytes_of_a_large_one() -> None:
+    assert kept_bytes(32 << 20) == 16 << 20
+    assert kept_bytes(480 << 20) == MOST_KEPT == 32 << 20
+
+
+def test_results_that_no_cache_keeps_go_around_it_and_smaller_ones_do_not() -> None:
     assert stores(lambda x: x + 1, torch.empty(MANY)) == [{0}]
     assert stores(lambda x: x + 1, torch.empty(MANY - 16)) == [set()]
 
@@ -45,7 +50,7 @@ def test_what_is_updated_in_place_is_in_the_cache_already() -> None:
     (kernel,) = kernels(schedule_of(lower(lambda x: x + 1, torch.empty(MANY))))
     (source,) = (instr.buffer for instr in kernel.body if isinstance(instr, Load))
     updated = replace(kernel, stores=(replace(kernel.stores[0], buffer=source),))
-    assert (stores_around(Facts(kernel)), stores_around(Facts(updated))) == ({0}, set())
+    assert [stores_around(Facts(k), MOST_KEPT) for k in (kernel, updated)] == [{0}, set()]
 
 
 def test_what_is_stored_at_indices_from_memory_is_stored_plainly() -> None:
@@ -85,7 +90,7 @@ def test_a_result_that_does_not_start_with_a_line_is_right() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.uint8], ids=str)
 @pytest.mark.parametrize("vectors", range(2, 12))
 def test_nothing_is_written_beyond_the_end(monkeypatch: pytest.MonkeyPatch, vectors: int, dtype: torch.dtype) -> None:
-    monkeypatch.setattr(around, "LEAST_BYTES", 1)
+    monkeypatch.setattr(around, "MOST_KEPT", 1)
     size = 16 * vectors * 7  # up to 7 units at a time, which need not be whole lines
     x, y = torch.randint(0, 100, (3, size)).to(dtype), torch.full((size + 64,), 7, dtype=dtype)
     torch.compile(lambda x, y: y[:size].copy_(x.amax(0)), backend="icpu")(x, y)

@@ -45,7 +45,7 @@ LOWERED: tuple[tuple[ModuleType, dict[str, Any]], ...] = (
     (columns, {"LEAST_BYTES": 64, "FEW_VECTORS": 0, "ROWS": range(8, 1, -1)}),
     (strips, {"LEAST_BYTES": 64, "PIECE_BYTES": 4096, "PIECES_PER_THREAD": 1, "BLOCK_ROWS": 1}),
     (prefetch, {"STREAM_BYTES": 64, "LEAST_TILES": 1}),
-    (around, {"LEAST_BYTES": 64}),
+    (around, {"MOST_KEPT": 64}),
 )
 
 #: Noisy runs before a number that looks wrong counts as wrong.
