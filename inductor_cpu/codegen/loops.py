@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, store_operands
 from inductor_cpu.codegen.cxx import NARROW, SCALAR
+from inductor_cpu.codegen.lookups import find_rows
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
@@ -62,15 +63,15 @@ class Loops:
         bounds: tuple[str, str] | None = None,
     ) -> None:
         self.facts, self.kernel, self.writer, self.choices = facts, facts.kernel, writer, choices
-        self.values = Values(facts, writer, choices.kept)
         self.vector = self.kernel.vector.loop
         self.horizontal = self.vector in self.kernel.inner
         self._written: set[int] = set()  # values in scope
         self._filled: set[int] = set()  # kept values whose row is complete
-        self._rows = Rows(facts, self.values, writer)
         self._piece = piece  # the part of the vectorized loop that is written, if not all of it
         self._bounds = bounds  # of the outermost loop, if not all of its points are wanted
         self._pieces = () if piece or bounds else pieces_of(facts)
+        self.values = Values(facts, writer, choices.kept, tables=piece is None and not self._pieces)
+        self._rows = Rows(facts, self.values, writer)
 
     # -- everything --------------------------------------------------------------------------------------------------
     def emit(self) -> None:
@@ -85,6 +86,7 @@ class Loops:
                 if level:
                     self._open_outer(level, stack)
                 self._define(k for k in needed if self.facts.level[k] <= level)
+                find_rows(self.values, level)
             if self.facts.tile is not None:
                 self._tile(needed)
                 return

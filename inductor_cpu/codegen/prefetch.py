@@ -5,6 +5,7 @@ The processor's own prefetchers stop at the end of every page and start late on 
 order in which the loops run. Rows that several passes read are asked for a row ahead, by the pass that computes most:
 then memory works while the processor does. The epilogue of a matrix product touches one or two lines of every row, so
 its next panel is as many lines that no processor expects: they are asked for one panel ahead.
+Rows of a table at positions that are data: `lookups.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from inductor_cpu.codegen import lookups
 from inductor_cpu.codegen.analysis import Facts, store_operands
 from inductor_cpu.codegen.tiles import Tile
 from inductor_cpu.ir.index import Expr, Sym
@@ -50,17 +52,18 @@ LEAST_STEPS = 4
 
 @dataclass(frozen=True)
 class Ahead:
-    """distance: in elements. phase: the only one that asks, None for each that has the access. far: it takes long until
-    the memory is needed."""
+    """distance: in elements; with `loop`, whose points decide which row of a table is read, in such points. phase: the
+    only one that asks, None for each that has the access. far: it takes long until the memory is needed."""
 
     distance: int
     phase: int | None = None
     far: bool = False
+    loop: Sym | None = None
 
 
-def plan_ahead(facts: Facts, units: int) -> dict[int, Ahead]:
+def plan_ahead(facts: Facts, units: int, tables: bool = True) -> dict[int, Ahead]:
     """Access (as in `VectorPlan.access`) -> how it asks for memory ahead, for those that do. units: per vector, where
-    the lanes are results of a reduction."""
+    the lanes are results of a reduction. tables: whether rows of tables may be asked for."""
     if facts.kernel.product is not None:
         return _next_panel(facts, facts.kernel.product)
     if facts.tile is not None and _has_rows_of_tiles(facts, facts.tile):
@@ -68,6 +71,12 @@ def plan_ahead(facts: Facts, units: int) -> dict[int, Ahead]:
     passes = _passes(facts)
     found: dict[int, Ahead] = {}
     for access in facts.access:
+        if tables and (loop := lookups.deciding_loop(facts, access)) is not None:
+            rows = max(1, lookups.AHEAD_BYTES // (lookups.row_bytes(facts, access) or lookups.AHEAD_BYTES))
+            if _long_enough(loop, rows):
+                first = next((number for number, needed in enumerate(passes) if access in needed), None)
+                found[access] = Ahead(rows, first, loop=loop)
+            continue
         if not _streams(facts, access):
             continue
         readers = [number for number, needed in enumerate(passes) if access in needed]

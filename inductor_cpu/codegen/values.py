@@ -35,8 +35,8 @@ class Values:
     Names: p0, p1... are the buffers in the order of the kernel's arguments, n0... its sizes, i0... outer loops, r0...
     inner loops, v0... the values by position in the body. `lanes` is in scope wherever vector code is written."""
 
-    def __init__(self, facts: Facts, writer: Writer, kept: int) -> None:
-        """kept: bytes of results that no cache keeps."""
+    def __init__(self, facts: Facts, writer: Writer, kept: int, tables: bool) -> None:
+        """kept: bytes of results that no cache keeps; tables: whether rows of tables may be asked for ahead."""
         self.facts, self.kernel, self.writer = facts, facts.kernel, writer
         self._pointers = {arg.buffer: f"p{i}" for i, arg in enumerate(self.kernel.args)}
         self._dtypes = {arg.buffer: arg.dtype for arg in self.kernel.args}
@@ -45,7 +45,7 @@ class Values:
         self._symbols |= {s: f"r{i}" for i, s in enumerate(self.kernel.inner)}
         if self.kernel.product is not None:
             self._enter_product(self.kernel.product)
-        self._ahead = plan_ahead(facts, vertical_units(facts))
+        self.ahead = plan_ahead(facts, vertical_units(facts), tables)
         self._around = stores_around(facts, kept)
         self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")
@@ -165,9 +165,9 @@ class Values:
         start = instr.index[0].substitute({self.facts.tile.loop: of(self._tile_start)})
         count = f"{self.tile_name('end')} - {self.tile_name('start')}"
         place, step = self.address(instr.buffer, start), self.expr(stride)
-        if access in self._ahead:
+        if access in self.ahead:
             function = "fetch_tile" if access >= 0 else "fetch_tile_to_write"
-            there = self.expr(start + self._ahead[access].distance)
+            there = self.expr(start + self.ahead[access].distance)
             self.writer.line(f"icpu::{function}({self._pointer(instr.buffer)}, {there}, {step}, lanes);")
         self.writer.line(f"icpu::{kind}_tile({place}, {step}, {count}, lanes, {tile});")
 
@@ -252,11 +252,13 @@ class Values:
 
     def _fetch_ahead(self, access: int, buffer: str, function: str) -> None:
         """Ask for memory that a load (or the store number -1 - access) will need later; tiles ask for themselves."""
-        ahead = self._ahead.get(access)
+        ahead = self.ahead.get(access)
         tiled = self.facts.tile is not None and self.facts.tile.has(access)
         if ahead is None or tiled or (ahead.phase is not None and ahead.phase != self.phase):
             return
         there = self.expr(self.facts.address(access) + ahead.distance)
+        if ahead.loop is not None:
+            there = f"ahead{access} + {self.symbol(self.kernel.vector.loop or _NO_SYMBOL)}"
         suffix = "_far" if ahead.far else ""
         self.writer.line(f"icpu::{function}{suffix}({self._pointer(buffer)}, {there}, lanes);")
 

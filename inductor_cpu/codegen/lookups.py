@@ -1,0 +1,87 @@
+"""Rows of a table at positions that are data, as of an embedding: the next ones are asked for while one is read.
+
+No processor expects them. So the loop that decides which rows are read finds the position of one some points on, by the
+values that lead to it, written again with the later point; and while a row is read, the same part of that one is asked
+for. Checks of positions may see one twice: they report the same error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from inductor_cpu.codegen.analysis import Facts, expr_operands, size_of, value_position
+from inductor_cpu.ir.index import ZERO, Sym
+from inductor_cpu.ir.loop_nest import Const, Load, Reduce, Scalar, Scan
+from inductor_cpu.ir.ops import INDEX_CHECKS
+
+if TYPE_CHECKING:
+    from inductor_cpu.codegen.values import Values
+
+#: How far ahead rows are asked for, and how long a row is at least.
+AHEAD_BYTES, LEAST_ROW_BYTES = 4 << 10, 128
+
+#: A table of fewer bytes is taken to be in a cache already.
+TABLE_BYTES = 1 << 20
+
+
+def deciding_loop(facts: Facts, access: int) -> Sym | None:
+    """The loop whose points decide at which positions, which are data, an access reads rows of much memory; None for
+    any other access."""
+    kernel, vector = facts.kernel, facts.kernel.vector.loop
+    address = facts.address(access)
+    positions = expr_operands(address)
+    if access < 0 or not positions or vector is None or facts.tile is not None:
+        return None
+    load, row = kernel.body[access], row_bytes(facts, access)
+    if facts.load_access(access) != "contiguous" or not isinstance(load, Load) or load.mask is not None:
+        return None
+    loops = {loop for k in positions for loop in facts.loops_read[k]}
+    if not loops or vector in loops or (row is not None and row < LEAST_ROW_BYTES):
+        return None
+    if any(isinstance(kernel.body[k], (Reduce, Scan)) for k in facts.closure(positions)):
+        return None
+    loop = max(loops, key=facts.depth.__getitem__)
+    level = facts.depth[loop]
+    others = {s for s in address.symbols if s.kind == "loop"} - {vector}
+    known = level <= facts.outer_level and all(facts.depth[s] <= level for s in others)
+    return loop if known and facts.depth[vector] > level and _is_large(facts, access) else None
+
+
+def row_bytes(facts: Facts, access: int) -> int | None:
+    """Bytes that a load reads along the vectorized loop; None if that is not known."""
+    vector = facts.kernel.vector.loop
+    size = None if vector is None else size_of(vector).as_int
+    return None if size is None else size * facts.kernel.body[access].dtype.itemsize
+
+
+def _is_large(facts: Facts, access: int) -> bool:
+    """Whether rows may lie anywhere in much memory, as far as the checks of their positions tell."""
+    address = facts.address(access)
+    for symbol in (s for s in address.symbols if s.kind == "value"):
+        check, stride = facts.kernel.body[value_position(symbol)], address.coefficient(symbol)
+        if isinstance(check, Scalar) and check.op in INDEX_CHECKS and stride is not None and stride.as_int is not None:
+            size = facts.kernel.body[check.args[1]]
+            if isinstance(size, Const) and size.value * stride.as_int * _itemsize(facts, access) < TABLE_BYTES:
+                return False
+    return True
+
+
+def _itemsize(facts: Facts, access: int) -> int:
+    return facts.kernel.body[access].dtype.itemsize
+
+
+def find_rows(values: Values, level: int) -> None:
+    """Write where the loads that the loop of a level decides read some points on: `ahead` and the load's position."""
+    facts, writer = values.facts, values.writer
+    for access, ahead in sorted(values.ahead.items()):
+        if ahead.loop is None or facts.depth[ahead.loop] != level or facts.kernel.vector.loop is None:
+            continue
+        name, size = values.symbol(ahead.loop), values.expr(size_of(ahead.loop))
+        row = facts.address(access).substitute({facts.kernel.vector.loop: ZERO})
+        with writer.block(f"const auto place{access} = [&](const int64_t {name})", "};"):
+            for k in sorted(facts.closure(expr_operands(row))):
+                if facts.level[k] == level:
+                    values.emit(k)
+            writer.line(f"return {values.expr(row)};")
+        step = f"std::min<int64_t>({name} + {ahead.distance}, ({size}) - 1)"
+        writer.line(f"const int64_t ahead{access} = place{access}({step});")
