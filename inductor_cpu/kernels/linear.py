@@ -66,14 +66,20 @@ _MARGIN = 0.95
 
 
 #: The micro kernels that beat oneDNN in every convolution, on CPUs without a feature: without instructions for
-#: a type oneDNN imitates them, or leaves its convolutions to loops of ATen.
+#: a type oneDNN imitates them, or leaves its convolutions to loops of ATen. dot_bf16 takes up to a tenth longer itself,
+#: but what follows, batch norms first of all, is no pass over memory of its own.
 _CONVOLUTIONS: Mapping[str, str | None] = {
     "amx_bf16": None,
+    "dot_bf16": None,
     "fma_bf16": "avx512_bf16",
     "fma_f16": "avx512_fp16",
     "fma_bf16_avx2": "avx_ne_convert",
     "fma_f16_avx2": "avx_ne_convert",
 }
+
+#: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, and start sooner: small
+#: images gain.
+_OF_PIXELS = frozenset({"fma_f32"})
 
 
 def own_kernels(shape: Shape, micro_kernels: Collection[str], blocking: Blocking) -> list[str]:
@@ -100,6 +106,8 @@ def wins_convolution(
     """Whether a micro kernel beats oneDNN in a convolution. features: of the CPU."""
     if name == "split_f32":
         return splitting_pays(window, channels, columns, blocking)
+    if name in _OF_PIXELS:
+        return window == 1
     return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features
 
 

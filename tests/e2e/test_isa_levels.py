@@ -68,8 +68,8 @@ def test_a_linear_runs_on_the_kernel_of_its_generation(level: str, dtype: torch.
 @torch.no_grad()
 @pytest.mark.parametrize("kernel", [3, 1])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("level", ["avx512", "avx2"])
-def test_a_convolution_without_instructions_for_its_type_is_ours(level: str, dtype: torch.dtype, kernel: int) -> None:
+@pytest.mark.parametrize("level", ["avx512_bf16", "avx512", "avx2"])
+def test_a_convolution_of_low_precision_is_ours_before_tiles(level: str, dtype: torch.dtype, kernel: int) -> None:
     name = KERNELS.get((level, dtype), "fma_f16")
     require(name, level)
     module = nn.Sequential(nn.Conv2d(24, 40, kernel, padding=kernel // 2), nn.SiLU()).to(dtype).requires_grad_(False)
@@ -79,6 +79,21 @@ def test_a_convolution_without_instructions_for_its_type_is_ours(level: str, dty
         torch._dynamo.reset()
         result = torch.compile(module, backend="icpu")(x)
     assert explained.extern_calls == 0
+    eager, exact = module(x), module.double()(x.double())
+    assert error(result, exact) <= 1.2 * error(eager, exact) + 2e-7
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("kernel", "own"), [(1, True), (3, False)])
+def test_a_convolution_of_floats_is_ours_where_a_window_is_one_pixel(kernel: int, own: bool) -> None:
+    require("fma_f32", "avx512")
+    module = nn.Sequential(nn.Conv2d(24, 40, kernel), nn.Hardswish()).requires_grad_(False)
+    x = torch.randn(2, 24, 9, 11)
+    with inductor_cpu.config.patch({"cpp.max_isa": "avx512"}):
+        explained = inductor_cpu.explain(module, x)
+        torch._dynamo.reset()
+        result = torch.compile(module, backend="icpu")(x)
+    assert (explained.extern_calls == 0) == own
     eager, exact = module(x), module.double()(x.double())
     assert error(result, exact) <= 1.2 * error(eager, exact) + 2e-7
 
