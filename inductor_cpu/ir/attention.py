@@ -33,6 +33,9 @@ ATTENTION_KERNELS: Mapping[str, AttentionKernel] = {
         AttentionKernel(
             "amx_bf16", "amx_bf16.h", "AmxBf16", frozenset({torch.bfloat16}), frozenset({"avx512"}), "amx_bf16"
         ),
+        AttentionKernel(
+            "dot_bf16", "dot_bf16.h", "DotBf16", frozenset({torch.bfloat16}), frozenset({"avx512"}), "dot_bf16"
+        ),
         AttentionKernel("vec_f32", "vec_f32.h", "VecF32", _FLOATS, frozenset({"avx512", "avx2"}), None),
     )
 }

@@ -115,8 +115,8 @@ struct Packing {
   }
 };
 
-#if defined(__AMX_BF16__)
-// The packing for tiles of bf16.
+#if defined(__AVX512BF16__)
+// The packing for tiles of bf16, which its dot products read as well.
 template <class Micro>
 struct Packing<Micro, bf16, bf16> {
   static_assert(Micro::kStep == 32 && Micro::kColumns == 32);

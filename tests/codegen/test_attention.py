@@ -18,6 +18,7 @@ from inductor_cpu.config import snapshot
 from inductor_cpu.ir.attention import ATTENTION_KERNELS, attend
 from inductor_cpu.ir.index import ZERO
 from inductor_cpu.ir.loop_nest import Buffer, View
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Attention
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
@@ -73,7 +74,7 @@ def machine(kernel: str, isa: str) -> tuple[Target, Toolchain] | None:
         return None
     needed = ATTENTION_KERNELS[kernel].micro_kernel
     if needed is not None and needed not in usable_micro_kernels(target(isa)):
-        return with_emulated_tiles()
+        return with_emulated_tiles() if "amx_tile" in MICRO_KERNELS[needed].needs else None
     return target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize)
 
 
@@ -156,7 +157,7 @@ BOUND = {torch.float32: 2e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
 
 
 #: The same for the logarithms of the divisors: those of tiles are sums of weights rounded to bf16.
-SUM_BOUND = {"amx_bf16": 2**-8, "vec_f32": 2e-5}
+SUM_BOUND = {"amx_bf16": 2**-8, "dot_bf16": 2**-8, "vec_f32": 2e-5}
 
 
 @pytest.mark.parametrize("mask", MASKS)
