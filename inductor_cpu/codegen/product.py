@@ -71,4 +71,5 @@ def _windows(patches: Patches, values: Values) -> str:
     """The members of the template's `Patches`, in order."""
     strides = patches.image.strides[:3]
     numbers = [values.expr(e) for e in (*patches.image.sizes[1:], *patches.outputs, *strides)]
-    return ", ".join([*numbers, *map(str, (*patches.kernel, *patches.stride, *patches.padding, *patches.dilation))])
+    constants = (*patches.kernel, *patches.stride, *patches.padding, *patches.dilation, patches.outside)
+    return ", ".join([*numbers, *map(str, constants)])

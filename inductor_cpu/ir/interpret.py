@@ -200,8 +200,10 @@ class _Run:
         """The windows of a convolution as rows (n, y, x) of (ky, kx, channel)."""
         images = self.view(windows.image).permute(0, 3, 1, 2).float()
         n, channels = images.shape[:2]
+        down, across = windows.padding
+        padded = torch.nn.functional.pad(images, (across, across, down, down), value=windows.outside)
         columns = torch.nn.functional.unfold(
-            images, windows.kernel, windows.dilation, windows.padding, windows.stride
+            padded, windows.kernel, windows.dilation, 0, windows.stride
         )  # (n, channel * ky * kx, y * x)
         split = columns.reshape(n, channels, windows.kernel[0] * windows.kernel[1], -1)
         return split.permute(0, 3, 2, 1).reshape(-1, split.shape[1] * split.shape[2])

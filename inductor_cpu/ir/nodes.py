@@ -62,7 +62,8 @@ class Patches:
 
     image: a view (batch, height, width, channels) with stride 1 along the channels. kernel, stride, padding, dilation:
     of the windows, each (vertical, horizontal); outputs: (rows, columns) of windows in an image; pieces: those of a
-    window that are multiplied one by one, each padded to a step in the packed operand. Padding reads 0."""
+    window that are multiplied one by one, each padded to a step in the packed operand. Padding reads `outside`, which
+    is 0 in images of floats."""
 
     image: View
     kernel: tuple[int, int]
@@ -71,6 +72,7 @@ class Patches:
     dilation: tuple[int, int]
     outputs: tuple[Expr, Expr]
     pieces: Pieces
+    outside: int = 0
 
     @property
     def buffer(self) -> str:

@@ -123,6 +123,8 @@ def _(value: Patches) -> str:
     windows = [
         f"{name} {list_of(getattr(value, name))}" for name in ("kernel", "stride", "padding", "dilation", "outputs")
     ]
+    if value.outside:
+        windows.append(f"{value.outside} outside")
     if value.pieces.count > 1:
         windows.append(f"in {value.pieces.count} pieces of {value.pieces.values}")
     return f"windows of {show(value.image)} ({'; '.join(windows)})"

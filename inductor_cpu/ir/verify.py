@@ -12,7 +12,17 @@ from inductor_cpu.ir.index import Expr, Sym, as_expr, of, product
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, Reduce, Scan, Store, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.nodes import Attention, AttentionBackward, Extern, Gemm, Program, Ranking, Templated, leaves
+from inductor_cpu.ir.nodes import (
+    Attention,
+    AttentionBackward,
+    Extern,
+    Gemm,
+    Patches,
+    Program,
+    Ranking,
+    Templated,
+    leaves,
+)
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.scatter import keeps_apart
 from inductor_cpu.ir.verify_body import (
@@ -168,6 +178,10 @@ class _ProgramCheck:
         check.require(node.micro_kernel in MICRO_KERNELS, f"there is no micro kernel {node.micro_kernel}")
         check.require(len(view.sizes) == (2 if view is node.a else 4), "its first operand has the wrong rank")
         check.require(view.strides[-1] == 1, "its first operand has no contiguous rows")
+        if isinstance(node.a, Patches) and node.a.outside:
+            dtype = self.program.buffer(view.buffer).dtype
+            fits = not dtype.is_floating_point and 0 <= node.a.outside - torch.iinfo(dtype).min < 256
+            check.require(fits, f"around images of {dtype} there is no {node.a.outside}")
         buffer = self.program.buffer_table.get(node.accumulator)
         if buffer is None or buffer.kind != "accumulator":
             check.fail(f"{node.accumulator} is no accumulator")

@@ -2,7 +2,7 @@
 //
 // Preconditions: images are (batch, height, width, channels) with neighbouring channels next to each other; strides and
 // sizes in elements. Row number (n * down + y) * across + x holds the window at (y, x) of image n, in the order (ky, kx,
-// channel); what lies outside the image is 0.
+// channel); what lies outside the image has the byte `outside` in all of its bytes: 0 in floats.
 #pragma once
 
 #include "multiply.h"
@@ -14,6 +14,7 @@ struct Patches {
   int64_t down, across;  // windows of an image
   int64_t by_image, by_line, by_pixel;
   int64_t kernel_y, kernel_x, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
+  int outside;
 
   // `rows` rows from `first` on, `depth` values of each from `from` on.
   template <class Micro, class T>
@@ -27,11 +28,11 @@ struct Patches {
     };
     if constexpr (requires { &Micro::copy; }) {
       const int64_t size = round_up(depth, Micro::kStep) * Micro::kBlock;
-      std::memset(static_cast<void*>(out), 0, static_cast<size_t>(size) * sizeof(*out));
+      std::memset(static_cast<void*>(out), outside, static_cast<size_t>(size) * sizeof(*out));
       each([&](int64_t r) { return Record<Micro>{from, from + depth, r, out}; });
     } else {  // as rows first, which pack() turns over with whole vectors
       T* const lines = aligned_scratch<T, 23>(rows * depth);
-      std::memset(static_cast<void*>(lines), 0, static_cast<size_t>(rows * depth) * sizeof(T));
+      std::memset(static_cast<void*>(lines), outside, static_cast<size_t>(rows * depth) * sizeof(T));
       each([&](int64_t r) { return Line<T>{from, from + depth, lines + r * depth}; });
       Micro::pack(lines, depth, rows, depth, out);
     }

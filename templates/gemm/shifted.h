@@ -126,7 +126,7 @@ class ShiftedImages {
       const int64_t line = (first + n) / line_, x = (first + n) % line_, lines = image_ / line_, image = line / lines;
       const int64_t count = std::min(points_ - n, line_ - x), y = (line % lines + y_.first()) * y_.stride + from_y;
       if (image >= batch_ || y < 0 || y >= p_.height) {
-        zero(n, count, out);
+        fill(n, count, out);
       } else if (const T* const pixels = images_ + image * p_.by_image + y * p_.by_line; lines_) {
         pack_windows(pixels, x, count, n, out);
       } else {
@@ -136,18 +136,20 @@ class ShiftedImages {
     }
   }
 
-  // Pixels of a line from pixel number x of those with this remainder on; there are zeros beside the line.
+  // Pixels of a line from pixel number x of those with this remainder on, and what lies beside the line.
   void pack_pixels(const T* line, int64_t x, int64_t count, int64_t from_x, int64_t n, Element* out) const {
     const int64_t before = std::clamp<int64_t>(-x, 0, count);
     const int64_t end = std::clamp<int64_t>(ceil_div(p_.width - from_x, x_.stride) - x, before, count);
-    zero(n, before, out);
+    fill(n, before, out);
     for (int64_t i = before; i < end; ++i) record(line + ((x + i) * x_.stride + from_x) * p_.by_pixel, n + i, out);
-    zero(n + end, count - end, out);
+    fill(n + end, count - end, out);
   }
 
   // Lines of windows, from the window at x on.
   void pack_windows(const T* line, int64_t x, int64_t count, int64_t n, Element* out) const {
     T* const copy = scratch<T, 22>(values_);
+    T outside;
+    std::memset(static_cast<void*>(&outside), p_.outside, sizeof(T));
     const bool together = p_.dilation_x == 1 && p_.by_pixel == p_.channels;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t pixel = (x + i) * p_.stride_x - p_.pad_x;
@@ -158,7 +160,7 @@ class ShiftedImages {
       for (int64_t kx = 0; kx < p_.kernel_x; ++kx) {
         const int64_t at = pixel + kx * p_.dilation_x;
         for (int64_t c = 0; c < p_.channels; ++c) {
-          copy[kx * p_.channels + c] = at >= 0 && at < p_.width ? line[at * p_.by_pixel + c] : T(0.0f);
+          copy[kx * p_.channels + c] = at >= 0 && at < p_.width ? line[at * p_.by_pixel + c] : outside;
         }
       }
       record(copy, n + i, out);
@@ -172,9 +174,9 @@ class ShiftedImages {
     }
   }
 
-  void zero(int64_t n, int64_t count, Element* out) const {
+  void fill(int64_t n, int64_t count, Element* out) const {
     for (int64_t g = 0; g < groups_; ++g) {
-      std::memset(static_cast<void*>(out + (g * points_ + n) * Micro::kStep), 0,
+      std::memset(static_cast<void*>(out + (g * points_ + n) * Micro::kStep), p_.outside,
                   static_cast<size_t>(count * Micro::kStep) * sizeof(Element));
     }
   }
