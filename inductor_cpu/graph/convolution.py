@@ -27,11 +27,13 @@ from inductor_cpu.graph.edit import (
 from inductor_cpu.graph.post_ops import PostOp, binary_post_op, unary_post_op
 from inductor_cpu.graph.products import (
     ConvolutionKernelChoice,
+    make_channels_last,
     use_loops_for_depthwise,
     use_micro_kernel_for_convolution,
 )
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
+from inductor_cpu.ir.operators import PACKED_INT_CONVOLUTION
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -86,6 +88,10 @@ def pack_convolutions(
     count = 0
     refused: list[Refusal] = []
     for node in list(gm.graph.nodes):
+        if is_call(node, (PACKED_INT_CONVOLUTION,)):
+            make_channels_last(gm.graph, node, spreader)
+            count += 1
+            continue
         if not is_call(node, (aten.convolution.default,)):
             spreader.visit(node)
             continue

@@ -26,7 +26,7 @@ from inductor_cpu.graph.quantized import choose, int_product
 _F32, _S32 = torch.float32, torch.int32
 
 
-def _name(node: Any) -> str:
+def name_of(node: Any) -> str:
     """ "quantize_per_tensor.default", say; empty for other operators."""
     target = node.target if isinstance(node, fx.Node) and node.op == "call_function" else None
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "quantized_decomposed":
@@ -34,12 +34,13 @@ def _name(node: Any) -> str:
     return f"{target.overloadpacket.__name__}.{target._overloadname}"
 
 
-_PER_TENSOR = ("dequantize_per_tensor.default", "dequantize_per_tensor.tensor")
-_PER_CHANNEL = ("dequantize_per_channel.default",)
+#: Operators that dequantize, by what has a scale.
+PER_TENSOR = ("dequantize_per_tensor.default", "dequantize_per_tensor.tensor")
+PER_CHANNEL = ("dequantize_per_channel.default",)
 
 
 @dataclass(frozen=True)
-class _Quantized:
+class Quantized:
     """An integer matrix with its scale and zero point: numbers, tensors of one element or, for weights, vectors."""
 
     value: fx.Node
@@ -67,68 +68,74 @@ def multiply_as_integers(gm: fx.GraphModule, weights: frozenset[fx.Node], micro_
     return count
 
 
-def _activation(graph: fx.Graph, x: Any) -> _Quantized | None:
+def _activation(graph: fx.Graph, x: Any) -> Quantized | None:
     """What a matrix was dequantized from, through reshapes."""
     views: list[fx.Node] = []
     while is_call(x, RESHAPES):
         views.insert(0, x)
         x = args_of(x)[0]
-    if _name(x) not in _PER_TENSOR or fake(x).dtype != _F32:
+    if name_of(x) not in PER_TENSOR or fake(x).dtype != _F32:
         return None
     value, scale, zero = args_of(x)[:3]
     if fake(value).dtype not in (torch.int8, torch.uint8):
         return None
     for view in views:
         value = view_again(graph, view, value)
-    return _Quantized(value, scale, zero)
+    return Quantized(value, scale, zero)
 
 
-def _weight(graph: fx.Graph, weight: fx.Node) -> _Quantized | None:
+def _weight(graph: fx.Graph, weight: fx.Node) -> Quantized | None:
     """What a (depth, columns) weight was dequantized from, as (columns, depth), with a scale for each column or one."""
     turned = is_call(weight, TRANSPOSES) and order_of_dims(weight) == [1, 0]
     made = args_of(weight)[0] if turned else weight
-    if not (name := _name(made)) or fake(made).dtype != _F32 or fake(made).dim() != 2:
+    if not (name := name_of(made)) or fake(made).dtype != _F32 or fake(made).dim() != 2:
         return None
     value, scale, zero = args_of(made)[:3]
     if fake(value).dtype != torch.int8:
         return None
-    if name in _PER_CHANNEL and args_of(made)[3] != (0 if turned else 1):
+    if name in PER_CHANNEL and args_of(made)[3] != (0 if turned else 1):
         return None  # a scale for each depth
-    if name not in (*_PER_TENSOR, *_PER_CHANNEL):
+    if name not in (*PER_TENSOR, *PER_CHANNEL):
         return None
-    return _Quantized(value if turned else add(graph, aten.permute.default, value, [1, 0]), scale, zero)
+    return Quantized(value if turned else add(graph, aten.permute.default, value, [1, 0]), scale, zero)
 
 
-def _product(graph: fx.Graph, node: fx.Node, x: _Quantized, weight: _Quantized, bias: Any, name: str) -> fx.Node:
+def _product(graph: fx.Graph, node: fx.Node, x: Quantized, weight: Quantized, bias: Any, name: str) -> fx.Node:
     """The linear of the head of this file."""
     total = int_product(graph, x.value, weight.value, name)
-    if not _is_zero(x.zero):
+    if not is_zero(x.zero):
         sums = add(graph, aten.sum.dim_IntList, weight.value, [1], dtype=_S32)
-        total = add(graph, aten.sub.Tensor, total, add(graph, aten.mul.Tensor, sums, _integers(graph, x.zero)))
-    if not _is_zero(weight.zero):
+        total = add(graph, aten.sub.Tensor, total, add(graph, aten.mul.Tensor, sums, integers(graph, x.zero)))
+    if not is_zero(weight.zero):
         sums = add(graph, aten.sum.dim_IntList, x.value, [1], True, dtype=_S32)
         depth = int(fake(weight.value).shape[1])
-        if not _is_zero(x.zero):
-            zero = _integers(graph, x.zero)
+        if not is_zero(x.zero):
+            zero = integers(graph, x.zero)
             all_zeros = add(graph, aten.mul.Tensor, zero, depth) if isinstance(zero, fx.Node) else zero * depth
             sums = add(graph, aten.sub.Tensor, sums, all_zeros)
-        total = add(graph, aten.sub.Tensor, total, add(graph, aten.mul.Tensor, sums, _integers(graph, weight.zero)))
+        total = add(graph, aten.sub.Tensor, total, add(graph, aten.mul.Tensor, sums, integers(graph, weight.zero)))
+    return in_floats(graph, total, product_of_scales(graph, weight.scale, x.scale), bias)
+
+
+def in_floats(graph: fx.Graph, total: fx.Node, scale: Any, bias: Any) -> fx.Node:
+    """total * scale + bias in float32."""
     result = add(graph, aten._to_copy.default, total, dtype=_F32)
-    result = add(graph, aten.mul.Tensor, result, _scale(graph, weight.scale, x.scale))
+    result = add(graph, aten.mul.Tensor, result, scale)
     return result if bias is None else add(graph, aten.add.Tensor, result, bias)
 
 
-def _is_zero(zero: Any) -> bool:
+def is_zero(zero: Any) -> bool:
+    """Whether a zero point is known to be 0."""
     return zero is None or (isinstance(zero, int) and zero == 0)
 
 
-def _integers(graph: fx.Graph, zero: Any) -> Any:
+def integers(graph: fx.Graph, zero: Any) -> Any:
     """A zero point in int32."""
     return add(graph, aten._to_copy.default, zero, dtype=_S32) if isinstance(zero, fx.Node) else zero
 
 
-def _scale(graph: fx.Graph, first: Any, second: Any) -> Any:
-    """The product of two scales, in float32."""
+def product_of_scales(graph: fx.Graph, first: Any, second: Any) -> Any:
+    """The product of two scales, in float32: a number or a tensor."""
     if not isinstance(first, fx.Node):
         first, second = second, first
     if not isinstance(first, fx.Node):
@@ -143,7 +150,7 @@ def expand_quantization(gm: fx.GraphModule) -> int:
     """Replace operators of quantization with ATen operators that give the same bits; returns how many."""
     count = 0
     for node in list(gm.graph.nodes):
-        build = _EXPANSIONS.get(_name(node))
+        build = _EXPANSIONS.get(name_of(node))
         if build is None or fake(args_of(node)[0]).dtype == torch.float64:
             continue
         with gm.graph.inserting_before(node):

@@ -9,7 +9,13 @@ import torch
 from torch import fx
 from torch._guards import detect_fake_mode
 
-from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR
+from inductor_cpu.ir.operators import (
+    DEPTHWISE_CONVOLUTION,
+    PACKED_CONVOLUTION,
+    PACKED_INT_CONVOLUTION,
+    PACKED_INT_MM,
+    PACKED_LINEAR,
+)
 
 aten = torch.ops.aten
 
@@ -20,7 +26,7 @@ RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 TRANSPOSES = (aten.permute.default, aten.t.default, aten.transpose.int)
 
 #: Ours that take any strides.
-_OWN = (DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR)
+_OWN = (DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 

@@ -15,6 +15,7 @@ from inductor_cpu.graph.batch_norm import fold_batch_norms
 from inductor_cpu.graph.clean import drop_copies, share_views
 from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_convolutions
 from inductor_cpu.graph.decomposed import expand_quantization, multiply_as_integers
+from inductor_cpu.graph.decomposed_convolution import convolve_as_integers
 from inductor_cpu.graph.edit import StrideSpreader
 from inductor_cpu.graph.flex import mark_flexible
 from inductor_cpu.graph.join import join_linears
@@ -86,6 +87,7 @@ def run_passes(
     drop_copies(gm)
     hoist_weights(gm, static_inputs)
     quantized = multiply_as_integers(gm, weight_only(gm, static_inputs), micro_kernel)
+    convolve_as_integers(gm, weight_only(gm, static_inputs), micro_kernel)
     expand_quantization(gm)
     spelled = recognize_activations(gm)
     norms = fold_batch_norms(gm, weight_only(gm, static_inputs))

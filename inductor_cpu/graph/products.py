@@ -2,6 +2,7 @@
 
 addmm(b, x, permute(w))  ->  packed_linear(x, packed(w), None, b)
 convolution(x, w, b)     ->  packed_convolution(x, packed(permute(w)), b), channels-last, with a scale_shift after it
+convolution of integers  ->  packed_int_convolution(x, packed(permute(w))), channels-last, exactly
 depthwise convolution    ->  depthwise_convolution(x, permute(w), b), the same
 
 What follows the layer stays as it is: the scheduler makes pointwise operations the epilogue of the kernel.
@@ -9,7 +10,7 @@ What follows the layer stays as it is: the scheduler makes pointwise operations 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from inductor_cpu.graph.edit import (
     args_of,
     aten,
     channels_last,
+    compute_fake,
     fake,
     is_call,
     only_user,
@@ -28,7 +30,13 @@ from inductor_cpu.graph.edit import (
 )
 from inductor_cpu.graph.layers import widest
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER
-from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_LINEAR, SCALE_SHIFT
+from inductor_cpu.ir.operators import (
+    DEPTHWISE_CONVOLUTION,
+    PACKED_CONVOLUTION,
+    PACKED_INT_CONVOLUTION,
+    PACKED_LINEAR,
+    SCALE_SHIFT,
+)
 from inductor_cpu.ir.windows import Pieces, pieces_of
 
 #: (rows or None when unknown, inner size, columns, dtype, that of the weight) -> the micro kernel that should compute a
@@ -53,17 +61,42 @@ def use_micro_kernel(
 def use_micro_kernel_for_convolution(graph: fx.Graph, conv: fx.Node, name: str, spreader: StrideSpreader) -> None:
     """Put the operator in the place of a convolution over two dimensions with one group."""
     weight, stride, padding, dilation = (args_of(conv)[k] for k in (1, 3, 4, 5))
-    columns, channels, *kernel = (int(s) for s in fake(weight).shape)
+    columns, _, *kernel = (int(s) for s in fake(weight).shape)
     pairs = [_pair(values) for values in (stride, padding, dilation)]
-    pieces = pieces_of(MICRO_KERNELS[name], kernel, pairs[0], channels)
 
     def build(x: fx.Node, scale: fx.Node | None, bias: Any) -> fx.Node:
-        by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
-        packed = pack(graph, _in_pieces(graph, by_pixel, pieces, MICRO_KERNELS[name].step), name)
+        packed = _pack_windows(graph, weight, pairs[0], name)
         value = channels_last(fake(conv))
         return add(graph, PACKED_CONVOLUTION, x, packed, scale, bias, columns, kernel, *pairs, name, value=value)
 
     _replace_convolution(graph, conv, build, spreader)
+
+
+def int_convolution(graph: fx.Graph, conv: fx.Node, x: fx.Node, weight: fx.Node, outside: int, name: str) -> fx.Node:
+    """A convolution like `conv`, of integers instead, in int32. It has the strides of `conv` until
+    `make_channels_last` gives it its own."""
+    columns, _, *kernel = (int(s) for s in fake(weight).shape)
+    pairs = [_pair(args_of(conv)[k]) for k in (3, 4, 5)]
+    packed = _pack_windows(graph, weight, pairs[0], name)
+    value = compute_fake(aten._to_copy.default, (conv,), {"dtype": torch.int32})
+    return add(graph, PACKED_INT_CONVOLUTION, x, packed, columns, kernel, *pairs, outside, name, value=value)
+
+
+def make_channels_last(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
+    """Give a convolution of integers an input and a result that are channels-last."""
+    before = fake(conv)
+    with graph.inserting_before(conv):
+        conv.update_arg(0, to_channels_last(graph, args_of(conv)[0]))
+    conv.meta["val"] = channels_last(before)
+    spreader.changed(conv, before)
+
+
+def _pack_windows(graph: fx.Graph, weight: fx.Node, stride: Sequence[int], name: str) -> fx.Node:
+    """The weight (columns, channels, *kernel) of a convolution in the layout of a micro kernel."""
+    _, channels, *kernel = (int(s) for s in fake(weight).shape)
+    micro = MICRO_KERNELS[name]
+    by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
+    return pack(graph, _in_pieces(graph, by_pixel, pieces_of(micro, kernel, stride, channels), micro.step), name)
 
 
 def use_loops_for_depthwise(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:

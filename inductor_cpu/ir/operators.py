@@ -68,6 +68,15 @@ def _finished(
     return out.to(dtype).contiguous(memory_format=torch.channels_last)
 
 
+def _unpacked(
+    x: torch.Tensor, packed: torch.Tensor, columns: int, kernel: Sequence[int], stride: Sequence[int], micro_kernel: str
+) -> torch.Tensor:
+    """The packed weight of a convolution of x as (columns, channels, *kernel)."""
+    channels, row = x.shape[1], MICRO_KERNELS[micro_kernel]
+    weight = unpack_windows(row, packed, columns, pieces_of(row, kernel, stride, channels))
+    return weight.reshape(columns, kernel[0], kernel[1], channels).permute(0, 3, 1, 2)
+
+
 @torch.library.custom_op(f"{NAMESPACE}::packed_convolution", mutates_args=())
 def packed_convolution(
     x: torch.Tensor,
@@ -84,9 +93,7 @@ def packed_convolution(
     """A convolution over two dimensions: x (batch, channels, height, width), a weight (columns, channels, *kernel)
     packed as a matrix (columns, ky * kx * channels) in pieces (`ir/windows.py`), a bias (columns,). The result is
     channels-last, rounded once."""
-    channels, row = x.shape[1], MICRO_KERNELS[micro_kernel]
-    weight = unpack_windows(row, packed, columns, pieces_of(row, kernel, stride, channels))
-    weight = weight.reshape(columns, kernel[0], kernel[1], channels).permute(0, 3, 1, 2)
+    weight = _unpacked(x, packed, columns, kernel, stride, micro_kernel)
     out = torch.nn.functional.conv2d(x.float(), weight.float(), None, list(stride), list(padding), list(dilation))
     return _finished(out, scale, bias, x.dtype)
 
@@ -104,8 +111,52 @@ def _(
     dilation: Sequence[int],
     micro_kernel: str,
 ) -> torch.Tensor:
-    sizes = [(x.shape[2 + d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1 for d in range(2)]
+    sizes = _outputs(x, kernel, stride, padding, dilation)
     return x.new_empty((x.shape[0], columns, *sizes)).contiguous(memory_format=torch.channels_last)
+
+
+def _outputs(
+    x: torch.Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> list[int]:
+    """How many windows there are, down and across."""
+    return [(x.shape[2 + d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1 for d in range(2)]
+
+
+@torch.library.custom_op(f"{NAMESPACE}::packed_int_convolution", mutates_args=())
+def packed_int_convolution(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    columns: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    outside: int,
+    micro_kernel: str,
+) -> torch.Tensor:
+    """A convolution of int8 or uint8 by int8, exact in int32: the operands of `packed_convolution`, and what x is
+    beyond its borders. The result is channels-last."""
+    weight, (down, across) = _unpacked(x, packed, columns, kernel, stride, micro_kernel), padding
+    around = torch.nn.functional.pad(x.double(), (across, across, down, down), value=outside)
+    out = torch.nn.functional.conv2d(around, weight.double(), None, list(stride), 0, list(dilation))
+    return out.to(torch.int32).contiguous(memory_format=torch.channels_last)
+
+
+@packed_int_convolution.register_fake
+def _(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    columns: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    outside: int,
+    micro_kernel: str,
+) -> torch.Tensor:
+    sizes = _outputs(x, kernel, stride, padding, dilation)
+    out = x.new_empty((x.shape[0], columns, *sizes), dtype=torch.int32)
+    return out.contiguous(memory_format=torch.channels_last)
 
 
 @torch.library.custom_op(f"{NAMESPACE}::depthwise_convolution", mutates_args=())
@@ -138,9 +189,7 @@ def _(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> torch.Tensor:
-    sizes = [
-        (x.shape[2 + d] + 2 * padding[d] - dilation[d] * (weight.shape[d] - 1) - 1) // stride[d] + 1 for d in range(2)
-    ]
+    sizes = _outputs(x, weight.shape[:2], stride, padding, dilation)
     return x.new_empty((x.shape[0], x.shape[1], *sizes)).contiguous(memory_format=torch.channels_last)
 
 
@@ -266,6 +315,7 @@ SCALE_SHIFT = torch.ops.icpu.scale_shift.default
 PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
 DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default
 PACKED_INT_MM = torch.ops.icpu.packed_int_mm.default
+PACKED_INT_CONVOLUTION = torch.ops.icpu.packed_int_convolution.default
 PACKED_LINEAR = torch.ops.icpu.packed_linear.default
 
 #: In the meta of a random operator: loops compute its numbers.

@@ -11,7 +11,13 @@ from inductor_cpu.ir.index import ONE, Expr, as_expr
 from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Gemm, Patches
-from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR, SCALE_SHIFT
+from inductor_cpu.ir.operators import (
+    PACKED_CONVOLUTION,
+    PACKED_INT_CONVOLUTION,
+    PACKED_INT_MM,
+    PACKED_LINEAR,
+    SCALE_SHIFT,
+)
 from inductor_cpu.ir.windows import pieces_of
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
@@ -58,22 +64,58 @@ def packed_convolution(
     dilation: Sequence[int],
     micro_kernel: str,
 ) -> TensorValue:
-    """The windows of x as rows, times packed; a 1 x 1 convolution is a linear layer over pixels."""
+    """The windows of x as rows, times packed, scaled and with the bias added before the one rounding."""
+    windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
+    operand = _windows(ctx, node, x, windows, micro_kernel)
+    return _as_image(node, _product(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel))
+
+
+@rule(PACKED_INT_CONVOLUTION)
+def packed_int_convolution(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    packed: TensorValue,
+    columns: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    outside: int,
+    micro_kernel: str,
+) -> TensorValue:
+    """The windows of x as rows, times packed, in int32."""
+    windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
+    operand = _windows(ctx, node, x, windows, micro_kernel, outside)
+    return _as_image(node, _product(ctx, node, operand, packed, None, None, as_expr(columns), micro_kernel))
+
+
+def _windows(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    windows: Sequence[tuple[int, int]],
+    micro_kernel: str,
+    outside: int = 0,
+) -> View | Patches:
+    """The first operand of a convolution of x; a 1 x 1 convolution is a linear layer over pixels. windows: kernel,
+    stride, padding and dilation."""
+    kernel, stride, padding, dilation = windows
     batch, channels, height, width = x.sizes
     n, y, w, c = point(loop_dims((batch, height, width, channels)))
     image = ctx.with_rows(node, x.view((batch, height, width, channels), (n, c, y, w)))
-    down, across = size_exprs(meta_of(node).shape)[2:]
-    operand: View | Patches
     if _is_pointwise(image, kernel, stride, padding):
-        operand = View(image.buffer, (batch * height * width, channels), (image.strides[2], ONE), image.offset)
-    else:
-        pairs = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
-        pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, _channels(node))
-        operand = Patches(image, pairs[0], pairs[1], pairs[2], pairs[3], (down, across), pieces)
-    rows = _product(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel)
-    sizes = (batch, as_expr(columns), down, across)
-    n, c, y, w = point(loop_dims(sizes))
-    return rows.view(sizes, ((n * down + y) * across + w, c))
+        return View(image.buffer, (batch * height * width, channels), (image.strides[2], ONE), image.offset)
+    down, across = size_exprs(meta_of(node).shape)[2:]
+    pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, _channels(node))
+    return Patches(image, kernel, stride, padding, dilation, (down, across), pieces, outside)
+
+
+def _as_image(node: fx.Node, rows: TensorValue) -> TensorValue:
+    """The rows of a convolution as its result."""
+    batch, columns, down, across = size_exprs(meta_of(node).shape)
+    n, c, y, w = point(loop_dims((batch, columns, down, across)))
+    return rows.view((batch, columns, down, across), ((n * down + y) * across + w, c))
 
 
 @rule(SCALE_SHIFT)

@@ -1,12 +1,19 @@
-"""The pieces of the windows of convolutions, and packed weights with zeros between them."""
+"""The windows of convolutions: their pieces, packed weights with zeros between these, and what is outside of images."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from inductor_cpu.ir import interpret
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
+from inductor_cpu.ir.operators import PACKED_INT_CONVOLUTION
+from inductor_cpu.ir.printer import show
+from inductor_cpu.ir.verify import verify_program
 from inductor_cpu.ir.windows import Pieces, pieces_of, unpack_windows
+from inductor_cpu.lower.graph import lower_graph
+from inductor_cpu.lower.rules import RULES
 
 BF16 = MICRO_KERNELS["amx_bf16"]
 
@@ -39,3 +46,27 @@ def test_zeros_between_pieces_do_not_come_back() -> None:
     assert padded.shape[1] == pieces.depth(BF16.step)
     packed = pack(BF16, padded)
     assert torch.equal(unpack_windows(BF16, packed, 48, pieces), weight.reshape(48, -1))
+
+
+@pytest.mark.parametrize("name", ["vnni_u8", "amx_u8"])
+def test_windows_of_bytes_read_a_byte_outside_of_images(name: str) -> None:
+    row, window, how = MICRO_KERNELS[name], (3, 2), ((2, 1), (1, 2), (1, 1))
+    x = torch.randint(0, 256, (2, 8, 7, 5), dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
+    weight = torch.randint(-128, 128, (20, 8, *window), dtype=torch.int8)
+    pieces = pieces_of(row, window, how[0], 8)
+    in_pieces = weight.permute(0, 2, 3, 1).reshape(20, pieces.count, pieces.values)
+    zeros = pieces.depth(row.step) // pieces.count - pieces.values
+    packed = pack(row, torch.nn.functional.pad(in_pieces, (0, zeros)).reshape(20, -1))
+
+    def convolve(x: torch.Tensor, packed: torch.Tensor) -> tuple[torch.Tensor]:
+        return (PACKED_INT_CONVOLUTION(x, packed, 20, window, *how, 100, name),)
+
+    around = torch.nn.functional.pad(x.double(), (2, 2, 1, 1), value=100)
+    exact = torch.nn.functional.conv2d(around, weight.double(), None, how[0]).int()
+    assert torch.equal(convolve(x, packed)[0], exact)
+    assert PACKED_INT_CONVOLUTION in RULES
+    program = lower_graph(make_fx(convolve, tracing_mode="fake")(x, packed), "windows")
+    verify_program(program)
+    assert "100 outside" in show(program)
+    (result,) = interpret.run(program, [x, packed])
+    assert torch.equal(result, exact)
