@@ -30,6 +30,7 @@ from inductor_cpu.graph.decompositions import decompositions
 from inductor_cpu.graph.dropped_attention import drop_in_attention
 from inductor_cpu.graph.fake_strides import strides_of_eager
 from inductor_cpu.graph.updated import NO_UPDATES, Updates
+from inductor_cpu.graph.zero_points import drop_zero_points
 from inductor_cpu.lower.rules import RULES
 from inductor_cpu.pipeline import attention_kernel, compile_graph, warm_up
 from inductor_cpu.trace import CompileReport, Trace, set_logs
@@ -106,6 +107,8 @@ def compile_dynamo_graph(
             observe(CompileReport(graph=_graph_name("eager"), kind="eager", notes=(f"runs in eager mode: {reason}",)))
         return gm.forward
     drop_in_attention(gm, functools.partial(attention_kernel, config))
+    if config.cpp.weight_prepack:
+        drop_zero_points(gm, example_inputs)
     try:
         return _differentiate(gm, example_inputs, config, observe, mutations_in_graph=True)
     except _MisplacedResult:

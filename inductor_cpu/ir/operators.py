@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from inductor_cpu.errors import UserError
 from inductor_cpu.ir.attention import attend, attend_backward, by_rows
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack
 from inductor_cpu.ir.windows import pieces_of, unpack_windows
@@ -157,6 +158,22 @@ def _(
     sizes = _outputs(x, kernel, stride, padding, dilation)
     out = x.new_empty((x.shape[0], columns, *sizes), dtype=torch.int32)
     return out.contiguous(memory_format=torch.channels_last)
+
+
+@torch.library.custom_op(f"{NAMESPACE}::symmetric", mutates_args=())
+def symmetric(weight: torch.Tensor, zero_points: torch.Tensor) -> torch.Tensor:
+    """A quantized weight, from a graph that relies on its zero points being 0. Raises UserError where one is not."""
+    if bool(zero_points.any()):
+        raise UserError(
+            "the zero points of a quantized weight were 0 when it was compiled, and are no longer."
+            " Call torch._dynamo.reset(), so that the model is compiled again."
+        )
+    return weight.clone()
+
+
+@symmetric.register_fake
+def _(weight: torch.Tensor, zero_points: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(weight)
 
 
 @torch.library.custom_op(f"{NAMESPACE}::depthwise_convolution", mutates_args=())
@@ -315,6 +332,7 @@ SCALE_SHIFT = torch.ops.icpu.scale_shift.default
 PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
 DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default
 PACKED_INT_MM = torch.ops.icpu.packed_int_mm.default
+SYMMETRIC = torch.ops.icpu.symmetric.default
 PACKED_INT_CONVOLUTION = torch.ops.icpu.packed_int_convolution.default
 PACKED_LINEAR = torch.ops.icpu.packed_linear.default
 

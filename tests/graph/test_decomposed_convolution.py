@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # declares the operators
 from torch import nn
 from torch.nn import functional as F
 
+from inductor_cpu.errors import UserError
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.cpu import detect
@@ -236,6 +239,34 @@ def test_a_zero_point_that_is_a_tensor_needs_no_constant_unless_it_pads(padding:
         total = F.conv2d(x.double() - zero, module.weight.double(), padding=padding)
         torch.testing.assert_close(result, (total * 0.02 * 0.01).float(), rtol=1e-5, atol=1e-4)
     assert all((report.extern_calls == 0) == (padding == 0) for report in reports)
+
+
+@needs_integers
+@torch.no_grad()
+@pytest.mark.parametrize("make", [lambda n: torch.zeros(n, dtype=torch.int64), lambda n: torch.zeros(n)], ids=str)
+def test_zero_points_that_are_zeros_cost_nothing(make: Callable[[int], torch.Tensor]) -> None:
+    torch.manual_seed(0)
+    module, x = Convolution("1x1", torch.uint8, 7, points=make(40)), image("1x1", torch.uint8)
+    compiled, reports = compile_counted(module)
+    assert torch.equal(compiled(x), module.expected(x))
+    assert [(len(report.kernels), report.extern_calls) for report in reports] == [(1, 0)]
+    module.weight.neg_()
+    assert torch.equal(compiled(x), module.expected(x))
+
+
+@needs_integers
+@torch.no_grad()
+def test_zero_points_that_were_zeros_are_looked_at_again() -> None:
+    torch.manual_seed(0)
+    module, x = Convolution("1x1", torch.uint8, 7, points=torch.zeros(40).long()), image("1x1", torch.uint8)
+    compiled = torch.compile(module, backend="icpu")
+    compiled(x)
+    module.points[3] = 5
+    with pytest.raises(UserError, match="zero points"):
+        compiled(x)
+    torch._dynamo.reset()
+    exact = module.exact(x)
+    assert error(torch.compile(module, backend="icpu")(x), exact) <= 1.2 * error(module(x), exact) + 1e-7
 
 
 @torch.no_grad()
