@@ -19,6 +19,7 @@ from inductor_cpu.graph.decomposed_convolution import convolve_as_integers
 from inductor_cpu.graph.edit import StrideSpreader
 from inductor_cpu.graph.flex import mark_flexible
 from inductor_cpu.graph.join import join_linears
+from inductor_cpu.graph.kept_bytes import keep_bytes
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
@@ -86,6 +87,7 @@ def run_passes(
     share_views(gm)
     drop_copies(gm)
     hoist_weights(gm, static_inputs)
+    keep_bytes(gm)
     quantized = multiply_as_integers(gm, weight_only(gm, static_inputs), micro_kernel)
     convolve_as_integers(gm, weight_only(gm, static_inputs), micro_kernel)
     expand_quantization(gm)
