@@ -167,15 +167,18 @@ def expand_quantization(gm: fx.GraphModule) -> int:
 def _quantize(
     graph: fx.Graph, node: fx.Node, x: fx.Node, scale: float, zero: int, low: int, high: int, *_: Any
 ) -> fx.Node:
+    if is_call(x, (aten.relu.default,)) and low >= zero and scale > 0:
+        x = args_of(x)[0]  # what relu makes 0 becomes `low` without it, too
     wide = add(graph, aten._to_copy.default, x, dtype=_F32) if fake(x).dtype != _F32 else x
     rounded = add(graph, aten.round.default, add(graph, aten.mul.Tensor, wide, 1.0 / scale))
-    shifted = add(graph, aten.add.Tensor, rounded, zero)
+    shifted = add(graph, aten.add.Tensor, rounded, zero) if zero != 0 else rounded
     return add(graph, aten.clamp.default, shifted, low, high)
 
 
 def _dequantize(graph: fx.Graph, node: fx.Node, x: fx.Node, scale: float, zero: int, *_: Any) -> fx.Node:
     wide = add(graph, aten._to_copy.default, x, dtype=fake(node).dtype)
-    return add(graph, aten.mul.Tensor, add(graph, aten.sub.Tensor, wide, zero), scale)
+    centered = add(graph, aten.sub.Tensor, wide, zero) if zero != 0 else wide
+    return add(graph, aten.mul.Tensor, centered, scale)
 
 
 def _dequantize_channels(

@@ -136,12 +136,16 @@ def test_a_weight_that_is_no_constant_stays_a_product_of_floats() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_quantize_and_dequantize_give_the_bits_of_eager(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("zero", [11, 0])
+@pytest.mark.parametrize("relu", [False, True])
+def test_quantize_and_dequantize_give_the_bits_of_eager(relu: bool, zero: int, dtype: torch.dtype) -> None:
     def both(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        y = ops.quantize_per_tensor(x * 2, 0.037, 11, 0, 255, torch.uint8)
-        return y, ops.dequantize_per_tensor(y, 0.037, 11, 0, 255, torch.uint8) + 1
+        y = torch.relu(x * 2) if relu else x * 2
+        y = ops.quantize_per_tensor(y, 0.037, zero, 0, 255, torch.uint8)
+        return y, ops.dequantize_per_tensor(y, 0.037, zero, 0, 255, torch.uint8) + 1
 
-    x = torch.cat([torch.randn(1000) * 3, torch.arange(-50, 50) * 0.037 / 4, torch.tensor([1e9, -1e9])]).to(dtype)
+    extremes = torch.tensor([1e9, -1e9, torch.inf, -torch.inf])
+    x = torch.cat([torch.randn(1000) * 3, torch.arange(-50, 50) * 0.037 / 4, extremes]).to(dtype)
     assert inductor_cpu.explain(both, x).extern_calls == 0
     torch._dynamo.reset()
     assert all(map(torch.equal, torch.compile(both, backend="icpu")(x), both(x)))
