@@ -9,6 +9,17 @@
 
 namespace icpu::gemm {
 
+// A line of a window is a few bytes only: a call takes longer than to copy them.
+inline ICPU_INLINE void copy_bytes(void* to, const void* from, int64_t count) {
+#ifdef __AVX512BW__
+  if (count <= 64) {
+    const __mmask64 some = ~uint64_t{0} >> (64 - count);
+    return _mm512_mask_storeu_epi8(to, some, _mm512_maskz_loadu_epi8(some, from));
+  }
+#endif
+  std::memcpy(to, from, size_t(count));
+}
+
 struct Patches {
   int64_t height, width, channels;
   int64_t down, across;  // windows of an image
@@ -21,9 +32,15 @@ struct Patches {
   [[gnu::noinline]] void pack(const T* images, int64_t first, int64_t rows, int64_t from, int64_t depth,
                               typename Micro::Element* out) const {
     const auto each = [&](const auto& row_of) {
+      const T* image = images + first / (down * across) * by_image;
+      int64_t y = first / across % down, x = first % across;
       for (int64_t r = 0; r < rows; ++r) {
-        const int64_t pixel = (first + r) % (down * across), image = (first + r) / (down * across);
-        window(images + image * by_image, pixel / across * stride_y - pad_y, pixel % across * stride_x - pad_x, row_of(r));
+        window(image, y * stride_y - pad_y, x * stride_x - pad_x, row_of(r));
+        if (++x < across) continue;
+        x = 0;
+        if (++y < down) continue;
+        y = 0;
+        image += by_image;
       }
     };
     if constexpr (requires { &Micro::copy; }) {
@@ -48,9 +65,7 @@ struct Patches {
     // Neighbouring values for the depths from k on.
     ICPU_INLINE void copy(const T* values, int64_t count, int64_t k) const {
       const int64_t start = std::max(k, from), stop = std::min(k + count, to);
-      if (start < stop) {
-        std::memcpy(static_cast<void*>(out + (start - from)), values + (start - k), size_t(stop - start) * sizeof(T));
-      }
+      if (start < stop) copy_bytes(out + (start - from), values + (start - k), (stop - start) * int64_t(sizeof(T)));
     }
   };
 
