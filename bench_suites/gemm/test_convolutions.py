@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # declares quantized_decomposed
 from torch import nn
 
-from bench_suites.gemm.contest import Row, compete, ours
+from bench_suites.gemm.contest import Call, Row, compete, ours
 from bench_suites.gemm.machine import peak
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -44,6 +45,40 @@ class Layer:
         return 2.0 * self.channels * self.columns * self.window**2 * (self.size // self.stride) ** 2
 
 
+class Quantized(nn.Module):
+    """A layer and relu between dequantize and quantize: uint8 by int8, with a scale for each output channel."""
+
+    SCALE, ZERO, RESULT_SCALE = 0.02, 3, 0.4
+    weight: torch.Tensor
+    scales: torch.Tensor
+    bias: torch.Tensor
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        weight = layer.build().weight
+        padding = layer.dilation * (layer.window // 2)
+        self.window = ([layer.stride] * 2, [padding] * 2, [layer.dilation] * 2)
+        self.register_buffer("weight", torch.randint(-128, 128, weight.shape, dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(layer.columns) * 1e-3 + 1e-4)
+        self.register_buffer("bias", torch.randn(layer.columns))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x, result: uint8 (batch, channels, height, width)."""
+        operators = torch.ops.quantized_decomposed
+        wide = operators.dequantize_per_tensor(x, self.SCALE, self.ZERO, 0, 255, torch.uint8)
+        weight = operators.dequantize_per_channel(self.weight, self.scales, None, 0, -128, 127, torch.int8)
+        y = torch.relu(nn.functional.conv2d(wide, weight, self.bias, *self.window))
+        return operators.quantize_per_tensor(y, self.RESULT_SCALE, 0, 0, 255, torch.uint8)
+
+    def by_onednn(self, x: torch.Tensor) -> Call:
+        """The same by oneDNN's quantized convolution, its weight packed before."""
+        onednn, windows = torch.ops.onednn, (*self.window, 1)
+        packed = onednn.qconv_prepack(self.weight, self.scales, self.SCALE, self.ZERO, *windows, list(x.shape))
+        operands = (x, self.SCALE, self.ZERO, packed, self.scales, torch.zeros_like(self.scales).long(), self.bias)
+        result: tuple[Any, ...] = (self.RESULT_SCALE, 0, torch.uint8, "relu", [], "")
+        return lambda: onednn.qconv_pointwise(*operands, *windows, *result)
+
+
 LAYERS = (
     Layer(3, 64, 7, 224, stride=2),
     Layer(64, 64, 3, 56),
@@ -72,3 +107,17 @@ def test_convolution(benchmark: Any, rows: list[Row], threads: int, kind: str, l
     x = torch.randn(1, layer.channels, layer.size, layer.size).to(DTYPES[kind], memory_format=torch.channels_last)
     calls = {"icpu": ours(module, x), "eager": lambda: module(x)}
     rows.append(compete(benchmark, Row(f"convolution {kind}", str(layer), threads, layer.work, limit), calls))
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+@torch.no_grad()
+def test_int8_convolution(benchmark: Any, rows: list[Row], threads: int, layer: Layer) -> None:
+    """One image between dequantize and quantize, against oneDNN's quantized convolution."""
+    limit = peak("int8", threads)
+    if limit == 0:
+        pytest.skip("this CPU has no products of int8 (AMX, AVX-512 VNNI)")
+    module = Quantized(layer)
+    x = torch.randint(0, 256, (1, layer.channels, layer.size, layer.size), dtype=torch.uint8)
+    x = x.contiguous(memory_format=torch.channels_last)
+    calls = {"icpu": ours(module, x), "onednn": module.by_onednn(x)}
+    rows.append(compete(benchmark, Row("convolution int8", str(layer), threads, layer.work, limit), calls))
