@@ -58,11 +58,17 @@ def _lies_in(node: fx.Node, source: fx.Node, calls: dict[fx.Node, Any]) -> bool:
 
 
 def _called(call: fx.Node, source: fx.Node) -> Any:
-    """The fake result of a call; None if there is no view of such strides."""
+    """The fake result of a call; None if there is no view of such strides. The shape environment learns nothing: a new
+    guard may give other expressions to sizes of values that are lowered already."""
     values, named = fx.map_arg((call.args, call.kwargs), meta_of)
     mode = detect_fake_mode([meta_of(source)])
+    env = None if mode is None else mode.shape_env
     try:
-        with mode or contextlib.nullcontext(), torch.no_grad():
+        with (
+            mode or contextlib.nullcontext(),
+            env.suppress_guards() if env else contextlib.nullcontext(),
+            torch.no_grad(),
+        ):
             return call.target(*values, **named)  # type: ignore[operator]
     except (RuntimeError, ValueError):
         return None

@@ -21,6 +21,16 @@ def test_a_split_is_looked_at_once_for_all_its_pieces(monkeypatch: pytest.Monkey
     assert len(seen) == 1
 
 
+def test_to_look_at_splits_changes_no_size() -> None:
+    """Torch writes the rows as a sum of the pieces once it knows two pieces to be 1: at the second look."""
+    x, y = torch.arange(50.0).view(5, 10)[:, 1::2], torch.arange(50.0).view(10, 5)[1::2]
+    compiled = torch.compile(lambda x, y, s: x.split(s) + y.split(s), backend="icpu", dynamic=True)
+    actual, expected = compiled(x, y, [1, 3, 1]), x.split([1, 3, 1]) + y.split([1, 3, 1])
+    for piece, other in zip(actual, expected, strict=True):
+        assert piece.data_ptr() == other.data_ptr()
+        torch.testing.assert_close(piece, other, rtol=0, atol=0)
+
+
 CONJUGATES: dict[str, Callable[[Tensor], object]] = {
     "alone": lambda z: torch.conj(z * 2),
     "with its base": lambda z: (y := z * 2, y.conj()),
