@@ -184,7 +184,11 @@ inline void each_lane(
 #pragma GCC unroll 8
   for (int u = 0; u < U; ++u) {
     T lane[kLanes];
-    store_unit(lane, unit_of(v, u));
+    if constexpr (sizeof(T) >= 4) {
+      std::memcpy(lane, unit_of(v, u).r, sizeof(lane));  // all lanes are extracted from registers, not from memory
+    } else {
+      store_unit(lane, unit_of(v, u));
+    }
     for (uint32_t bits = bits_of_mask(wanted.m[u]); bits; bits &= bits - 1) {
       const int i = __builtin_ctz(bits);
       step(p + offset[u * kLanes + i], lane[i]);

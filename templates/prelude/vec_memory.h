@@ -97,7 +97,10 @@ inline void store_unit(T* p, const value_t<T>& v) { store_unit(p, static_cast<__
 #else
 template <class T>
   requires(sizeof(T) >= 4)
-inline void load_unit(const T* p, Vec<T>& v) { std::memcpy(v.r, p, sizeof(v.r)); }
+inline void load_unit(const T* p, Vec<T>& v) {
+  // Register by register: compilers copy 64 bytes by 16, through the stack, where the registers wait for them.
+  for (int j = 0; j < Vec<T>::regs; ++j) v.r[j] = (Reg<T>)_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p) + j);
+}
 inline void load_unit(const int16_t* p, Vec<int32_t>& v) {
   v.r[0] = (Reg<int32_t>)_mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -132,7 +135,9 @@ inline __m128i low_words(Reg<int32_t> a) {
 }
 template <class T>
   requires(sizeof(T) >= 4)
-inline void store_unit(T* p, const Vec<T>& v) { std::memcpy(p, v.r, sizeof(v.r)); }
+inline void store_unit(T* p, const Vec<T>& v) {
+  for (int j = 0; j < Vec<T>::regs; ++j) _mm256_storeu_si256(reinterpret_cast<__m256i*>(p) + j, (__m256i)v.r[j]);
+}
 inline void store_unit(int16_t* p, const Vec<int32_t>& v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), low_words(v.r[0]));
 }
