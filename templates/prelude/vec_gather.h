@@ -185,7 +185,7 @@ inline void each_lane(
   for (int u = 0; u < U; ++u) {
     T lane[kLanes];
     if constexpr (sizeof(T) >= 4) {
-      std::memcpy(lane, unit_of(v, u).r, sizeof(lane));  // all lanes are extracted from registers, not from memory
+      std::memcpy(lane, unit_of(v, u).r, sizeof(lane));  // lanes that are known come from registers, not from memory
     } else {
       store_unit(lane, unit_of(v, u));
     }
@@ -239,15 +239,27 @@ inline void scatter(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, con
 }
 
 // Lanes in order, so that lanes with one address are added up as one after another.
+template <class T, int U>
+inline void add_lanes(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Mask<U>& wanted) {
+  each_lane<T, U>(p, at, v, wanted, [](T* place, const T& value) { store_add(place, load(&value)); });
+}
+// Out of line: beside the code for all lanes, it would make that go through memory, too.
+template <class T, int U>
+__attribute__((noinline)) void add_some_lanes(
+    T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Mask<U>& wanted) {
+  add_lanes<T, U>(p, at, v, wanted);
+}
 template <class T, class Lanes, int U = Lanes::units>
 inline void scatter_add(
     T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Lanes& lanes, const Mask<U>& mask) {
-  const auto add = [](T* place, const T& value) { store_add(place, load(&value)); };
-  each_lane<T, U>(p, at, v, mask & lanes.mask(), add);
+  if constexpr (Lanes::full) {  // most masks are checks of indices, and leave out none
+    if (!any(!mask)) return add_lanes<T, U>(p, at, v, lanes.mask());
+  }
+  add_some_lanes<T, U>(p, at, v, mask & lanes.mask());
 }
 template <class T, class Lanes, int U = Lanes::units>
 inline void scatter_add(T* p, const Vec<int64_t, U>& at, const value_t<T, U>& v, const Lanes& lanes) {
-  scatter_add(p, at, v, lanes, lanes.mask());
+  add_lanes<T, U>(p, at, v, lanes.mask());
 }
 
 }  // namespace icpu
