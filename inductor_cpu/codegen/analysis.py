@@ -107,6 +107,19 @@ class Facts:
         return self.outer_level + (1 if self.tile is not None else len(self.kernel.inner))
 
     @cached_property
+    def place_level(self) -> int:
+        """The level at which the place of a point is known."""
+        assert self.kernel.divided is not None
+        place = self.kernel.divided.place
+        loops = [self.depth[s] for s in place.symbols if s.kind == "loop"]
+        return max([*loops, *(self.level[k] for k in expr_operands(place))], default=0)
+
+    @property
+    def lists(self) -> bool:
+        """Whether every point, or lane, has a place of its own: those that a thread owns are listed, then stored."""
+        return self.kernel.divided is not None and self.place_level == self.outer_level
+
+    @cached_property
     def loops_read(self) -> tuple[frozenset[Sym], ...]:
         """Loop symbols that each value depends on. A reduction does not depend on the inner loops, a scan on all."""
         found: list[frozenset[Sym]] = []

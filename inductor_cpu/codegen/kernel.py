@@ -68,6 +68,8 @@ def headers(kernel: Kernel) -> list[str]:
     found = sorted({HEADERS[i.op] for i in kernel.body if isinstance(i, Scalar) and i.op in HEADERS})
     if any(isinstance(i, Scan) for i in kernel.body):
         found.append("scan.h")
+    if kernel.divided is not None:
+        found.append("scatters.h")
     return found if kernel.product is None else [*found, *headers_of(kernel.product)]
 
 
@@ -86,6 +88,8 @@ def comment(kernel: Kernel, target: Target, writer: Writer) -> None:
     outer = [_loop_text(f"i{i}", s.size, numbers) for i, s in enumerate(kernel.outer)]
     inner = [_loop_text(f"r{i}", s.size, numbers) for i, s in enumerate(kernel.inner)]
     shared = f", the first {kernel.parallel} shared among threads" if kernel.parallel else ""
+    shared += "" if kernel.across is None else ", ranges of the last shared among threads"
+    shared += "" if kernel.divided is None else ", divided among threads by what they write"
     writer.line(f"// Loops: {', '.join(outer) or 'none'}{shared}.")
     if inner:
         phases = "phase" if len(kernel.phases) == 1 else "phases"

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, store_operands
 from inductor_cpu.codegen.cxx import NARROW, SCALAR
+from inductor_cpu.codegen.divided import BOUNDS, Division
 from inductor_cpu.codegen.lookups import find_rows
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
@@ -68,10 +69,14 @@ class Loops:
         self._written: set[int] = set()  # values in scope
         self._filled: set[int] = set()  # kept values whose row is complete
         self._piece = piece  # the part of the vectorized loop that is written, if not all of it
-        self._bounds = bounds  # of the outermost loop, if not all of its points are wanted
-        self._pieces = () if piece or bounds else pieces_of(facts)
-        self.values = Values(facts, writer, choices.kept, tables=piece is None and not self._pieces)
+        divided, across = self.kernel.divided, self.kernel.across
+        self._bounds = bounds if divided is None and across is None else BOUNDS  # of a loop, if not all of it is wanted
+        self._bounded = 1 if across is None else facts.outer_level  # the level that this loop opens
+        self._pieces = () if piece or self._bounds else pieces_of(facts)
+        tables = piece is None and divided is None and not self._pieces
+        self.values = Values(facts, writer, choices.kept, tables)
         self._rows = Rows(facts, self.values, writer)
+        self._division = None if divided is None else Division(divided, facts, self.values, writer, self._define)
 
     # -- everything --------------------------------------------------------------------------------------------------
     def emit(self) -> None:
@@ -79,12 +84,19 @@ class Loops:
         needed = self._needed_before_phases()
         self.values.open_periods()
         with ExitStack() as stack:
+            if self.kernel.across is not None:
+                self._open_flat(self.kernel.across, stack)
+            if self._division is not None:
+                self._define_threads()
+                self._division.open(self._align(self.kernel.outer[0]), stack)
             for level in range(self.facts.outer_level + 1):
                 if level == self.facts.outer_level and self._pieces:
                     self._write_pieces(stack)
                     return
                 if level:
                     self._open_outer(level, stack)
+                if self._division is not None and level == self.facts.place_level:
+                    self._division.ask(stack)
                 self._define(k for k in needed if self.facts.level[k] <= level)
                 find_rows(self.values, level)
             if self.facts.tile is not None:
@@ -142,7 +154,7 @@ class Loops:
         if parallel and level <= parallel:
             self._open_parallel(level, stack)
             return
-        begin, end = self._bounds if self._bounds is not None and level == 1 else ("0", None)
+        begin, end = self._bounds if self._bounds is not None and level == self._bounded else ("0", None)
         stack.enter_context(self._loop(self.kernel.outer[level - 1], begin, end))
 
     def _open_parallel(self, level: int, stack: ExitStack) -> None:

@@ -94,10 +94,11 @@ class Values:
 
     def address(self, buffer: str, expr: Expr) -> str:
         """A pointer to the element of a buffer at an offset."""
-        offset, pointer = self.expr(expr), self._pointer(buffer)
+        offset, pointer = self.expr(expr), self.pointer(buffer)
         return pointer if offset == "0" else f"{pointer} + {offset}"
 
-    def _pointer(self, buffer: str) -> str:
+    def pointer(self, buffer: str) -> str:
+        """The C++ name of a buffer. Raises InternalError for one that is no argument of the kernel."""
         pointer = self._pointers.get(buffer)
         if pointer is None:
             raise InternalError(STAGE, f"{self.kernel.label}: buffer {buffer} is not an argument of the kernel")
@@ -168,7 +169,7 @@ class Values:
         if access in self.ahead:
             function = "fetch_tile" if access >= 0 else "fetch_tile_to_write"
             there = self.expr(start + self.ahead[access].distance)
-            self.writer.line(f"icpu::{function}({self._pointer(instr.buffer)}, {there}, {step}, lanes);")
+            self.writer.line(f"icpu::{function}({self.pointer(instr.buffer)}, {there}, {step}, lanes);")
         self.writer.line(f"icpu::{kind}_tile({place}, {step}, {count}, lanes, {tile});")
 
     def open_tiles(self) -> None:
@@ -260,7 +261,7 @@ class Values:
         if ahead.loop is not None:
             there = f"ahead{access} + {self.symbol(self.kernel.vector.loop or _NO_SYMBOL)}"
         suffix = "_far" if ahead.far else ""
-        self.writer.line(f"icpu::{function}{suffix}({self._pointer(buffer)}, {there}, lanes);")
+        self.writer.line(f"icpu::{function}{suffix}({self.pointer(buffer)}, {there}, lanes);")
 
     # -- ops ---------------------------------------------------------------------------------------------------------
     def _scalar_op(self, position: int, instr: Scalar, *, vector: bool) -> str:
@@ -355,12 +356,18 @@ class Values:
 
     def _store_scalar(self, store: Store, number: int) -> str:
         value = self.operand(store.value, vector=False)
+        if self.facts.lists:
+            return f"stores.put({self.expr(store.index[0])}, {value}, wanted);"
         function = "store_add" if store.mode == "add" else "store"
         return f"icpu::{function}({self.address(store.buffer, store.index[0])}, {value});"
 
     def _store_vector(self, store: Store, number: int) -> str:
         access = self.facts.store_access(number)
         value = self.operand(store.value, vector=True)
+        if self.facts.lists:
+            shown = store.mask is not None and self.facts.varying[store.mask]
+            mask = f" & {self.operand(store.mask, vector=True)}" if shown and store.mask is not None else ""
+            return f"stores.put({self.lanes_index(store.index[0])}, {value}, wanted{mask}, lanes);"
         if self.facts.tile is not None and number in self.facts.tile.stores:
             return f"icpu::store({self._tile_row(f'tile_s{number}')}, {value}, icpu::Full<1>{{}});"
         masked = store.mask is not None and self.facts.varying[store.mask]

@@ -97,6 +97,29 @@ class Product:
 
 
 @dataclass(frozen=True)
+class Divided:
+    """How threads divide a scatter whose points may meet in an element, with no loop that keeps them apart to share.
+
+    pieces: the points run as so many equal pieces of the outermost loop, however many threads there are: the first adds
+    to the buffer, each of the others to a copy of its own, and the copies are added to the buffer in their order.
+    elements: of the buffer, all of which lie next to each other.
+    place: a number that points which meet have in common. Where there is one piece, each thread goes through all
+    points, in their order, and stores those whose places it owns. places: how many there are; least: fewer of them are
+    left to one thread."""
+
+    pieces: Expr
+    elements: Expr
+    place: Expr
+    places: Expr
+    least: int
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Its expressions of sizes."""
+        return (self.pieces, self.elements, self.places)
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One generated function. outer, inner: loop symbols with sizes, outermost first, a loop's size may be symbolic.
 
@@ -104,7 +127,8 @@ class Kernel:
     the outer loops, in adds (with the inner points when their number is static). kept: positions of inner-level values
     stored in a local row by the first phase that computes them and read back by later phases (only when the product of
     the inner sizes is constant). sizes: the size symbols it reads, in the order of its int arguments. product: the
-    matrix product that it computes, its loops being the epilogue."""
+    matrix product that it computes, its loops being the epilogue. across: the innermost outer loop, if threads share
+    ranges of it, each for all points of the others. divided: how threads divide a scatter, with no loop to share."""
 
     label: str
     args: tuple[KernelArg, ...]
@@ -120,6 +144,8 @@ class Kernel:
     vector: VectorPlan
     origins: tuple[str, ...] = ()
     product: Product | None = None
+    across: Sym | None = None
+    divided: Divided | None = None
 
 
 @dataclass(frozen=True)

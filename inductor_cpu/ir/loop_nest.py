@@ -16,7 +16,7 @@ from typing import Union
 
 import torch
 
-from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.index import Expr, Sym, as_expr
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,13 @@ class Buffer:
     kind: str
     alias_of: str | None = None
     offset: Expr | None = None
+
+    @property
+    def extent(self) -> Expr:
+        """One past the largest offset of an element; 0 if there are no elements."""
+        if any(size == 0 for size in self.sizes):
+            return as_expr(0)
+        return sum(((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True)), as_expr(1))
 
 
 @dataclass(frozen=True)

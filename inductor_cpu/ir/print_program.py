@@ -8,7 +8,7 @@ from textwrap import indent
 
 import torch
 
-from inductor_cpu.ir.kernel import Kernel, Product, Schedule, Scored, Strips
+from inductor_cpu.ir.kernel import Divided, Kernel, Product, Schedule, Scored, Strips
 from inductor_cpu.ir.loop_nest import (
     Buffer,
     Cast,
@@ -215,8 +215,12 @@ def _(value: Kernel) -> str:
     if value.product is not None:
         lines.append(f"  {show(value.product)}")
     if value.outer:
-        threads = f"  # {value.parallel} parallel, work {value.work}" if value.parallel else "  # serial"
+        how = f"{value.parallel} parallel" if value.parallel else "" if value.divided is None else "divided"
+        how = how if value.across is None else f"ranges of {value.across} parallel"
+        threads = f"  # {how}, work {value.work}" if how else "  # serial"
         lines.append(f"  outer {loops_of(value.outer)}{threads}")
+    if value.divided is not None:
+        lines.append(f"  {show(value.divided)}")
     if value.inner:
         lines.append(f"  inner {loops_of(value.inner)}")
     lines += _vector(value)
@@ -231,6 +235,13 @@ def _(value: Kernel) -> str:
         level = "" if not value.inner else "inner " if number in phased else "outer "
         lines.append(f"  {number}: {level}{show(store)}")
     return "\n".join(lines)
+
+
+@show.register
+def _(value: Divided) -> str:
+    sums = "" if value.pieces == 1 else f" in {value.pieces} pieces, with copies of {value.elements} elements;"
+    owners = f" by place {value.place} of {value.places}"
+    return f"divided{sums}{owners}, one thread below {value.least}"
 
 
 @show.register

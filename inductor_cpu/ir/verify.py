@@ -4,12 +4,13 @@ Quick enough for every compile of the tests."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 
 from inductor_cpu.ir.attention import ATTENTION_KERNELS
 from inductor_cpu.ir.index import Expr, Sym, as_expr, of, product
-from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.kernel import Divided, Kernel
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, Reduce, Scan, Store, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import (
@@ -24,7 +25,7 @@ from inductor_cpu.ir.nodes import (
     leaves,
 )
 from inductor_cpu.ir.rewrite import needed_by, store_operands
-from inductor_cpu.ir.scatter import keeps_apart
+from inductor_cpu.ir.scatter import is_divisible, is_place, is_sum, keeps_apart
 from inductor_cpu.ir.verify_body import (
     Checker,
     Scope,
@@ -315,10 +316,33 @@ def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
         check.require(arg.reads or arg.buffer not in loaded, f"{arg.buffer} is read, but not declared so")
         check.require(arg.writes or arg.buffer not in stored, f"{arg.buffer} is written, but not declared so")
     check.require(0 <= kernel.parallel <= len(kernel.outer), f"{kernel.parallel} parallel loops do not exist")
-    for loop in kernel.outer[: kernel.parallel]:
+    if kernel.across is not None:
+        inside = kernel.across == kernel.outer[-1] and not kernel.inner and kernel.product is None
+        check.require(
+            inside and kernel.parallel == 0, f"threads share ranges of {kernel.across}, which is not innermost"
+        )
+        check.require(kernel.divided is None, "threads divide points and share loops")
+    for loop in (*kernel.outer[: kernel.parallel], *([] if kernel.across is None else [kernel.across])):
         check.require(keeps_apart(loop, kernel.stores), f"threads that share {loop} may meet in a scatter")
+    if kernel.divided is not None:
+        _check_divided(check, kernel, kernel.divided, scope)
     _check_phases(check, kernel)
     _check_vector(check, kernel)
+
+
+def _check_divided(check: Checker, kernel: Kernel, divided: Divided, scope: Scope) -> None:
+    check.require(bool(kernel.outer) and not kernel.inner and kernel.product is None, "it has no points to divide")
+    check.require(kernel.parallel == 0, "threads divide points and share loops")
+    inside = kernel.vector.loop in (None, *kernel.outer[-1:])
+    check.require(inside, f"lanes along {kernel.vector.loop} may have several places, and are not innermost")
+    check.require(is_divisible(kernel.body, kernel.stores), "threads may meet where it reads or stores")
+    store = kernel.stores[0]
+    whole = divided.pieces == 1 or is_sum(kernel.body, store)
+    check.require(whole, f"{store.buffer} is no sum of {divided.pieces} pieces")
+    check.require(is_place(divided.place, store.index[0]), f"points that meet may have two places {divided.place}")
+    check.require(divided.place.symbols <= store.index[0].symbols, f"{divided.place} is not of the address")
+    for expr in divided.expressions:
+        check_expr(check, expr, replace(scope, loops=frozenset()))
 
 
 def _check_phases(check: Checker, kernel: Kernel) -> None:

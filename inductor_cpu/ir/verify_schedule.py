@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inductor_cpu.ir.index import Expr, Sym, as_expr
+from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Step, Strips, kernels_of
 from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.nodes import Extern, Program, leaves
@@ -24,6 +24,7 @@ def verify_schedule(schedule: Schedule, stage: str = "schedule") -> None:
     for number, step in enumerate(schedule.steps):
         for kernel in kernels_of(step):
             verify_kernel(kernel, stage)
+            _check_copied(Checker(stage, kernel.label), program, kernel)
         if isinstance(step, Strips):
             verify_strips(step, stage)
         reads, writes = step_uses(step)
@@ -70,6 +71,15 @@ def step_uses(step: Step) -> tuple[list[str], list[str]]:
     return reads, [*step.mutates, *(name for name in step.outputs if name is not None)]
 
 
+def _check_copied(check: Checker, program: Program, kernel: Kernel) -> None:
+    """Copies of a buffer have all of its elements, and nothing else is added up with them."""
+    if kernel.divided is None or kernel.divided.pieces == 1:
+        return
+    buffer = program.buffer(kernel.stores[0].buffer)
+    dense = product(buffer.sizes) == kernel.divided.elements == buffer.extent
+    check.require(dense, f"{buffer.name} has not {kernel.divided.elements} elements next to each other")
+
+
 def _memory_of(program: Program, name: str) -> str:
     base = program.buffer(name).alias_of
     return name if base is None else _memory_of(program, base)
@@ -89,7 +99,7 @@ def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]
     spans = []
     for (name, place), buffer in zip(schedule.places, buffers, strict=True):
         start = place.offset.evaluate(values)
-        end = start + _extent(buffer).evaluate(values) * buffer.dtype.itemsize
+        end = start + buffer.extent.evaluate(values) * buffer.dtype.itemsize
         check.require(start >= 0 and end <= total, f"{name} at {start}..{end} leaves the arena of {total} bytes")
         if name in lives:
             spans.append((min(lives[name]), max(lives[name]), start, end, name))
@@ -117,10 +127,3 @@ def _possible_sizes(exprs: list[Expr], buffers: list[Buffer], sample: int) -> di
         if all(size.evaluate(values) >= 0 for buffer in buffers for size in buffer.sizes):
             return values
     return None
-
-
-def _extent(buffer: Buffer) -> Expr:
-    """One past the largest offset of an element; 0 if there are no elements."""
-    if any(size == 0 for size in buffer.sizes):
-        return as_expr(0)
-    return sum(((n - 1) * s for n, s in zip(buffer.sizes, buffer.strides, strict=True)), as_expr(1))

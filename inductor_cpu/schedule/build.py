@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from inductor_cpu.ir.index import Expr, Sym, as_expr, const, loop_var, of, product
 from inductor_cpu.ir.kernel import Kernel, KernelArg, VectorPlan
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest
 from inductor_cpu.ir.nodes import Gemm
-from inductor_cpu.schedule.cost import CACHE, body_cost
+from inductor_cpu.schedule.cost import CACHE, body_cost, points
+from inductor_cpu.schedule.divide import divide
 from inductor_cpu.schedule.epilogue import block_nest, block_vectors, epilogue_work, product_args, product_sizes
 from inductor_cpu.schedule.flat import (
     expressions,
@@ -21,7 +23,7 @@ from inductor_cpu.schedule.flat import (
 from inductor_cpu.schedule.fuse import Group
 from inductor_cpu.schedule.narrow import narrow_positions
 from inductor_cpu.schedule.phases import kept_values, split_phases
-from inductor_cpu.schedule.share import share
+from inductor_cpu.schedule.share import across, in_order, share
 from inductor_cpu.schedule.vectorize import plan_vectors
 
 
@@ -34,14 +36,21 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
         nest = replace(nest, dims=ordered(nest, nest.dims))
     nest = merge_short_loop(merge_loops(nest), lanes)
     vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes, fixes_order(nest.body))
+    alone = in_order(nest, vector), vector
     nest, vector, parallel = share(nest, vector, cores)
+    shared = points(nest.dims[:parallel])
+    if parallel and divide(*alone, buffers, shared, cores, cache) is not None:
+        (nest, vector), parallel = alone, 0
     nest, vector = narrow_positions(*_renamed(nest, vector))
+    columns = across(nest, parallel, cores)
+    loops = parallel or columns is not None
+    divided = None if loops else divide(nest, vector, buffers, shared, cores, cache)
     phases = split_phases(nest.body, nest.stores, nest.reduce_dims) if nest.reduce_dims else ()
     kept = kept_values(nest.body, nest.stores, phases, nest.reduce_dims, vector, cache)
     return Kernel(
         label=_label(nest, group),
         args=kernel_args(nest, buffers),
-        sizes=size_symbols(nest),
+        sizes=size_symbols(nest, () if divided is None else divided.expressions),
         outer=nest.dims,
         inner=nest.reduce_dims,
         body=nest.body,
@@ -52,6 +61,8 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
         work=_work(nest, len(phases)),
         vector=vector,
         origins=nest.origins,
+        across=columns,
+        divided=divided,
     )
 
 
@@ -95,9 +106,9 @@ def kernel_args(nest: LoopNest, buffers: dict[str, Buffer]) -> tuple[KernelArg, 
     return tuple(KernelArg(n, buffers[n].dtype, n in reads, n in writes) for n in names)
 
 
-def size_symbols(nest: LoopNest) -> tuple[Sym, ...]:
-    """The size symbols that a nest reads, sorted by name."""
-    exprs: list[Expr] = expressions(nest.body, nest.stores)
+def size_symbols(nest: LoopNest, others: Sequence[Expr] = ()) -> tuple[Sym, ...]:
+    """The size symbols that a nest and other expressions read, sorted by name."""
+    exprs: list[Expr] = [*expressions(nest.body, nest.stores), *others]
     exprs += [d.size for d in (*nest.dims, *nest.reduce_dims) if d.size is not None]
     found = {s for expr in exprs for s in expr.symbols if s.kind == "size"}
     return tuple(sorted(found, key=lambda s: s.name))

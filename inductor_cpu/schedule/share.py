@@ -2,7 +2,8 @@
 
 Points of a scatter that may meet must run in their order, in one thread: only loops that keep its points apart are
 shared, and stand first for it. Where the lanes alone do, as in the sum of gradients of an embedding's rows, their loop
-is cut into pieces: each thread adds up some columns of every row, in the order in which one thread would.
+is cut into pieces, or threads share ranges of it: each adds up some columns of every row, in the order in which one
+thread would. Where no loop does, or too few points of one, `divide.py` has other ways.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ POINTS_PER_THREAD = 8
 PIECE = 16
 
 
+def in_order(nest: LoopNest, vector: VectorPlan) -> LoopNest:
+    """The nest with its loops in the order in which one thread runs them."""
+    inside = None if _keeps_its_place(nest, vector) else vector.loop
+    return replace(nest, dims=_last(nest.dims, inside), reduce_dims=_last(nest.reduce_dims, inside))
+
+
 def share(nest: LoopNest, vector: VectorPlan, cores: int) -> tuple[LoopNest, VectorPlan, int]:
     """The nest with its loops in the order in which they run, and how many of the outer ones threads share."""
-    inside = None if _keeps_its_place(nest, vector) else vector.loop
-    nest = replace(nest, dims=_last(nest.dims, inside), reduce_dims=_last(nest.reduce_dims, inside))
+    nest = in_order(nest, vector)
     if reads_what_others_write(nest.body, nest.stores):
         return nest, vector, 0
     if not any(map(is_scatter, nest.stores)):
@@ -39,6 +45,14 @@ def share(nest: LoopNest, vector: VectorPlan, cores: int) -> tuple[LoopNest, Vec
     if nest.dims and keeps_apart(nest.dims[-1], nest.stores):
         return _in_pieces(nest, vector, cores)
     return nest, vector, 0
+
+
+def across(nest: LoopNest, parallel: int, cores: int) -> Sym | None:
+    """The innermost loop of a scatter, if threads share ranges of it for want of other loops."""
+    if parallel or cores < 2 or nest.reduce_dims or len(nest.dims) < 2 or not any(map(is_scatter, nest.stores)):
+        return None
+    loop, alone = nest.dims[-1], reads_what_others_write(nest.body, nest.stores)
+    return loop if not alone and points([loop]) > PIECE and keeps_apart(loop, nest.stores) else None
 
 
 def _keeps_its_place(nest: LoopNest, vector: VectorPlan) -> bool:

@@ -96,6 +96,77 @@ def test_threads_add_elements_that_meet_in_their_own_rows(threads: None) -> None
     check(function, whole(64, 20), torch.randint(0, 20, (64, 3000)), whole(64, 3000))
 
 
+def add_elements(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
+    return x.scatter_add(0, places, values)
+
+
+def set_elements(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
+    return x.scatter(0, places, values)
+
+
+def put_elements(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
+    return x.index_put((places - x.shape[0] // 2,), values, accumulate=True)
+
+
+def add_where_it_lies(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
+    return x.scatter_add_(0, places, values)
+
+
+#: Few elements are added up in pieces; many lie in no cache, and have owners.
+FEW, MANY = 100, 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("function", "elements", "dtype"),
+    [
+        (add_elements, FEW, torch.float32),
+        (add_elements, FEW, torch.bfloat16),
+        (add_elements, MANY, torch.float32),
+        (add_elements, MANY, torch.int64),
+        (set_elements, MANY, torch.bfloat16),
+        (put_elements, FEW, torch.int64),
+        (put_elements, MANY, torch.float32),
+        (add_where_it_lies, FEW, torch.float32),
+        (add_where_it_lies, MANY, torch.float32),
+    ],
+)
+def test_any_number_of_threads_writes_the_same(
+    function: Function, elements: int, dtype: torch.dtype, threads: None
+) -> None:
+    x, values = (torch.randn(n).mul(100).to(dtype) for n in (elements, 50_003))
+    places = torch.randint(0, elements, (50_003,))
+    if function is set_elements:
+        values = places.to(dtype)  # which of two values comes last is not defined
+    compiled, _ = compile_counted(function)
+    found = []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        found.append(compiled(x.clone(), places, values))
+    assert all(torch.equal(found[0], other) for other in found[1:])
+    wide = torch.float64 if dtype.is_floating_point else dtype
+    exact, eager = function(x.to(wide), places, values.to(wide)), function(x.clone(), places, values)
+    bound = (eager - exact).abs().max()
+    assert (found[0] - exact).abs().max() <= bound
+
+
+@pytest.mark.parametrize("elements", [FEW, MANY])
+def test_threads_report_a_position_out_of_range(elements: int, threads: None) -> None:
+    places = torch.randint(0, elements, (50_003,))
+    args = torch.zeros(elements), places, torch.ones(50_003)
+    compiled, _ = compile_counted(add_elements)
+    compiled(*args)
+    places[40_000] = elements
+    with pytest.raises(RuntimeError):
+        compiled(*args)
+
+
+def test_any_number_of_elements_is_added_by_threads(threads: None) -> None:
+    compiled, _ = compile_counted(add_elements, dynamic=True)
+    for points, elements in ((40_000, 30), (50_000, MANY), (7, 5), (0, 3)):
+        args = whole(elements), torch.randint(0, elements, (points,)), whole(points)
+        assert_same(compiled(*args), add_elements(*args), rtol=0, atol=0)
+
+
 def test_any_number_of_rows_is_added(simdlen: int | None) -> None:
     compiled, _ = compile_counted(add_rows, dynamic=True)
     for rows, columns in ((5, 19), (31, 64), (0, 7), (3, 1)):

@@ -243,7 +243,9 @@ def test_a_zero_point_that_is_a_tensor_needs_no_constant_unless_it_pads(padding:
 
 @needs_integers
 @torch.no_grad()
-@pytest.mark.parametrize("make", [lambda n: torch.zeros(n, dtype=torch.int64), lambda n: torch.zeros(n)], ids=str)
+@pytest.mark.parametrize(
+    "make", [lambda n: torch.zeros(n, dtype=torch.int64), lambda n: torch.zeros(n)], ids=["integers", "floats"]
+)
 def test_zero_points_that_are_zeros_cost_nothing(make: Callable[[int], torch.Tensor]) -> None:
     torch.manual_seed(0)
     module, x = Convolution("1x1", torch.uint8, 7, points=make(40)), image("1x1", torch.uint8)

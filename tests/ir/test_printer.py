@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from inductor_cpu.ir.index import as_expr, of, size_symbol
-from inductor_cpu.ir.kernel import ArenaPlace, Phase, Schedule, VectorPlan
+from inductor_cpu.ir.index import as_expr, of, size_symbol, value_symbol
+from inductor_cpu.ir.kernel import ArenaPlace, Divided, Phase, Schedule, VectorPlan
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Reduce, Scalar, Store
 from inductor_cpu.ir.nodes import Extern, SizeBinding
 from inductor_cpu.ir.plan import (
@@ -115,6 +115,18 @@ def test_scalar_kernel_says_why() -> None:
     lines = show(scalar).splitlines()
     assert "  scalar  # too small" in lines
     assert "  outer o0 < s0  # serial" in lines
+
+
+def test_divided_kernel() -> None:
+    place = of(value_symbol(0, of(S0)))
+    owners = Divided(as_expr(1), of(S0) * 8, place, of(S0), 16)
+    divided = replace(KERNEL, parallel=0, divided=owners)
+    assert show(divided).splitlines()[1:3] == [
+        "  outer o0 < s0  # divided, work 1",
+        "  divided by place %0 of s0, one thread below 16",
+    ]
+    pieces = "divided in 4 pieces, with copies of 8*s0 elements; by place %0 of s0, one thread below 16"
+    assert show(replace(owners, pieces=as_expr(4))) == pieces
 
 
 def test_schedule() -> None:

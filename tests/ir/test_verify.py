@@ -12,7 +12,7 @@ import torch
 
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ZERO, Expr, as_expr, of, size_symbol, value_symbol
-from inductor_cpu.ir.kernel import ArenaPlace, Kernel, KernelArg, Phase, Schedule, VectorPlan
+from inductor_cpu.ir.kernel import ArenaPlace, Divided, Kernel, KernelArg, Phase, Schedule, VectorPlan
 from inductor_cpu.ir.loop_nest import Buffer, Cast, Const, Index, Instr, Load, Reduce, Scalar, Store, View
 from inductor_cpu.ir.nodes import Extern, InputSpec, Program, SizeBinding
 from inductor_cpu.ir.verify import verify_kernel, verify_program
@@ -217,17 +217,65 @@ def test_a_wrong_kernel_is_refused(change: dict[str, Any], text: str) -> None:
     refuse(replace(MEAN, **change), text)
 
 
-def test_threads_that_may_meet_in_a_scatter_are_refused() -> None:
-    body = (Load("index", at(O0), torch.int64), load("rows", at(O0)))
-    args = (
+CHOSEN = of(value_symbol(0, 4))
+SCATTER = replace(
+    MEAN,
+    args=(
         KernelArg("out", F32, True, True),
         KernelArg("index", torch.int64, True, False),
         KernelArg("rows", F32, True, False),
-    )
-    stores = (Store("out", at(of(value_symbol(0, 4))), 1, "add"),)
-    scatter = replace(MEAN, args=args, body=body, stores=stores, inner=(), phases=())
-    verify_kernel(scatter)
-    refuse(replace(scatter, parallel=1), "threads that share o0 may meet in a scatter")
+    ),
+    body=(Load("index", at(O0), torch.int64), load("rows", at(O0))),
+    stores=(Store("out", at(CHOSEN), 1, "add"),),
+    inner=(),
+    phases=(),
+)
+OWNERS = Divided(as_expr(1), as_expr(4), CHOSEN, as_expr(4), 0)
+PIECES = replace(OWNERS, pieces=as_expr(3))
+
+
+def test_threads_that_may_meet_in_a_scatter_are_refused() -> None:
+    verify_kernel(SCATTER)
+    refuse(replace(SCATTER, parallel=1), "threads that share o0 may meet in a scatter")
+
+
+def test_a_scatter_may_be_divided_by_what_points_that_meet_have_in_common() -> None:
+    for divided in (OWNERS, PIECES):
+        verify_kernel(replace(SCATTER, divided=divided))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"divided": replace(OWNERS, place=of(O0))}, "points that meet may have two places o0"),
+        ({"divided": replace(OWNERS, places=of(O0))}, "loop o0 < 4 in o0 is not declared"),
+        ({"divided": replace(OWNERS, places=of(size_symbol("s7")))}, "size s7 in s7 has no value here"),
+        ({"divided": OWNERS, "stores": SCATTER.stores * 2}, "threads may meet where it reads or stores"),
+        ({"divided": OWNERS, "body": (SCATTER.body[0], load("out", at(CHOSEN)))}, "threads may meet where it reads"),
+        ({"divided": PIECES, "stores": (Store("out", at(CHOSEN), 1),)}, "out is no sum of 3 pieces"),
+        ({"divided": PIECES, "stores": (Store("out", at(CHOSEN + 2), 1, "add"),)}, "out is no sum of 3 pieces"),
+        ({"divided": OWNERS, "outer": (), "inner": (O0,)}, "it has no points to divide"),
+        ({"across": O0}, "threads that share o0 may meet in a scatter"),
+        ({"across": R0}, "threads share ranges of r0, which is not innermost"),
+    ],
+)
+def test_a_wrong_division_of_a_scatter_is_refused(change: dict[str, Any], text: str) -> None:
+    refuse(replace(SCATTER, **change), text)
+
+
+def test_copies_have_all_elements_of_a_buffer_that_lie_next_to_each_other() -> None:
+    index, rows = buffer("index", (4,), "input", I64), buffer("rows", (4,), "input")
+    for out, accepted in (
+        (buffer("out", (4,), "output"), True),
+        (buffer("out", (5,), "output"), False),
+        (replace(buffer("out", (4,), "output"), strides=(as_expr(2),)), False),
+    ):
+        kernel = replace(SCATTER, divided=PIECES)
+        schedule = Schedule(program([index, rows, replace(out, kind="input")], []), (kernel,), (), ZERO)
+        if accepted:
+            verify_schedule(schedule)
+        else:
+            refuse(schedule, "out has not 4 elements next to each other")
 
 
 def test_more_complaints_about_kernels() -> None:

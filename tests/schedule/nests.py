@@ -261,26 +261,63 @@ def _store(store: Store, point: Point, values: Mapping[int, float], memory: dict
     memory[store.buffer][place] = old + values[store.value]
 
 
+#: Threads of the model.
+OWNERS = 3
+
+
 def run_lanes(kernel: Kernel, case: Case) -> dict[str, list[float]]:
     """The same for a kernel without inner loops, as vectors and threads run it: all lanes compute before the first of
-    them stores, and what threads share runs backwards."""
+    them stores, and what threads share runs backwards: pieces, owners, points of loops."""
     memory = {name: tensor.tolist() for name, tensor in case.tensors.items()}
-    vector, lanes = kernel.vector.loop, kernel.vector.lanes
-    steps: list[list[dict[Sym, int]]] = []
+    steps = _steps(kernel, case.sizes)
+    if kernel.across is not None:
+        for some in reversed(steps[-1]):
+            _run(kernel, case, [*steps[:-1], [some]], memory)
+    elif kernel.divided is None:
+        _run(kernel, case, steps, memory)
+    elif (pieces := kernel.divided.pieces.evaluate(case.sizes)) > 1:
+        name, count = kernel.stores[0].buffer, len(steps[0])
+        copies = [memory[name], *([0.0] * len(memory[name]) for _ in range(1, pieces))]
+        for k in reversed(range(pieces)):
+            piece = [steps[0][count * k // pieces : count * (k + 1) // pieces], *steps[1:]]
+            _run(kernel, case, piece, {**memory, name: copies[k]})
+        memory[name] = [sum(values) for values in zip(*copies, strict=True)]
+    else:
+        for owner in reversed(range(OWNERS)):
+            _run(kernel, case, steps, memory, owner)
+    return memory
+
+
+def _steps(kernel: Kernel, sizes: Mapping[Sym, int]) -> list[list[Point]]:
+    """For each loop, the first point of each of its steps."""
+    found: list[list[Point]] = []
     for k, loop in enumerate(kernel.outer):
         assert loop.size is not None
-        size = loop.size.evaluate(case.sizes)
-        starts = list(range(0, size, lanes if loop == vector else 1))
-        steps.append([{loop: start} for start in (starts[::-1] if k < kernel.parallel else starts)])
+        step = kernel.vector.lanes if loop == kernel.vector.loop else 1
+        starts = list(range(0, loop.size.evaluate(sizes), step))
+        found.append([{loop: start} for start in (starts[::-1] if k < kernel.parallel else starts)])
+    return found
+
+
+def _run(
+    kernel: Kernel, case: Case, steps: list[list[Point]], memory: dict[str, list[float]], owner: int | None = None
+) -> None:
+    """All steps; of the points of a divided kernel those that one of the threads owns."""
+    vector = kernel.vector.loop
     for parts in itertools.product(*steps):
         first = {loop: start for part in parts for loop, start in part.items()}
         points = [{**case.sizes, **first}]
         if vector is not None:
             assert vector.size is not None
-            count = min(lanes, vector.size.evaluate(case.sizes) - first[vector])
+            count = min(kernel.vector.lanes, vector.size.evaluate(case.sizes) - first[vector])
             points = [{**points[0], vector: first[vector] + lane} for lane in range(count)]
         values = [_values(kernel.body, point, memory, {}) for point in points]
         for store in kernel.stores:
             for point, own in zip(points, values, strict=True):
-                _store(store, point, own, memory)
-    return memory
+                if owner is None or _owner(kernel, point, own) == owner:
+                    _store(store, point, own, memory)
+
+
+def _owner(kernel: Kernel, point: Point, values: Mapping[int, float]) -> int:
+    assert kernel.divided is not None
+    return _at(kernel.divided.place, point, values) % OWNERS

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.printer import show
 from inductor_cpu.ir.verify import verify_kernel
+from inductor_cpu.schedule import divide
 from inductor_cpu.schedule.build import build_kernel
 from inductor_cpu.schedule.flat import flatten
 from inductor_cpu.schedule.fuse import Group
@@ -47,11 +49,19 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def kernel_of(case: Case, lanes: int, cores: int) -> Kernel:
+#: Bounds with which scatters of few points are divided among threads, into pieces or among owners.
+SMALL = {"LEAST_POINTS": 16, "POINTS_PER_ELEMENT": 1, "LEAST_OUTERMOST": 2}
+WAYS = (SMALL, SMALL | {"MOST_PIECES": 1})
+
+
+def kernel_of(case: Case, lanes: int, cores: int, bounds: dict[str, int] = SMALL) -> Kernel:
     """The verified kernel of a case, whose work is enough for threads."""
     flat = flatten(put_known_indices(case.nest), case.buffers)
     group = Group(flat.dims, flat.reduce_dims, flat, [flat.name], reads_of(flat), writes_of(flat))
-    kernel = replace(build_kernel(group, case.buffers, lanes, cores), work=10**7)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in bounds.items():
+            patch.setattr(divide, name, value)
+        kernel = replace(build_kernel(group, case.buffers, lanes, cores, cache=0), work=10**7)
     verify_kernel(kernel)
     return kernel
 
@@ -76,8 +86,8 @@ def check(case: Case, kernel: Kernel, found: list[float], expected: list[float])
 def test_lanes_and_threads_of_random_nests_give_what_points_give_in_order(seed: int) -> None:
     for case in random_cases(seed, 6):
         expected = run_points(case)["y"]
-        for lanes in (0, 4, 16):
-            kernel = kernel_of(case, lanes, cores=4)
+        for lanes, bounds in product((0, 4, 16), WAYS):
+            kernel = kernel_of(case, lanes, cores=4, bounds=bounds)
             if not kernel.inner:
                 check(case, kernel, run_lanes(kernel, case)["y"], expected)
 
@@ -87,7 +97,7 @@ def test_lanes_and_threads_of_random_nests_give_what_points_give_in_order(seed: 
 @given(seed=SEEDS)
 def test_compiled_random_nests_give_what_points_give_in_order(isa: str, seed: int) -> None:
     cases = random_cases(seed, 24)
-    kernels = [kernel_of(case, LANES[isa], cores=4) for case in cases]
+    kernels = [kernel_of(case, LANES[isa], cores=4, bounds=WAYS[k % 2]) for k, case in enumerate(cases)]
     library = Library(isa, kernels)
     for case, kernel in zip(cases, kernels, strict=True):
         tensors = {name: tensor.clone() for name, tensor in case.tensors.items()}
@@ -107,5 +117,8 @@ def test_random_nests_have_scatters_scans_threads_and_reasons() -> None:
     assert len(vectorized) > 80
     assert len(adds) > 20
     assert any(kernel.parallel for kernel in adds)
+    ways = Counter(kernel.divided is not None and kernel.divided.pieces == 1 for kernel in kernels if kernel.divided)
+    assert min(ways[True], ways[False]) > 5, ways
+    assert any(kernel.across for kernel in kernels)
     assert any(dict(kernel.vector.access)[-1] == "contiguous" for kernel in adds)
     assert len(reasons) >= 3, reasons

@@ -88,6 +88,16 @@ def _lookup(pick: Pick) -> Inputs:
     return randn(pick(4096, 9), pick(768, 40)), torch.randint(0, pick(8000, 20), (pick(4096, 9),))
 
 
+def _bins(pick: Pick) -> Inputs:
+    return (torch.randint(0, pick(1000, 10), (pick(1 << 20, 500),)),)
+
+
+def _edges(pick: Pick) -> Inputs:
+    """Values of the edges of a graph, and the node that each one leads to."""
+    edges = pick(1 << 20, 300)
+    return randn(edges), torch.randint(0, pick(4 << 20, 50), (edges,))
+
+
 TRAINING = (
     KernelRow("gelu_backward", aten.gelu_backward, _two, BOTH, streaming=True),
     KernelRow("silu_gate_backward", _silu_gate, _three, BOTH, streaming=True),
@@ -129,4 +139,6 @@ TRAINING = (
         lambda g, i: torch.zeros(8000, g.shape[1], dtype=g.dtype).index_add(0, i, g),
         _lookup,
     ),
+    KernelRow("histogram", lambda i: torch.zeros(1000, dtype=torch.int64).scatter_add(0, i, torch.ones_like(i)), _bins),
+    KernelRow("sum_at_nodes", lambda v, i: torch.zeros(4 << 20).scatter_add(0, i, v), _edges),
 )
