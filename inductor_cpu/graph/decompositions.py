@@ -93,6 +93,8 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
     table[aten.view_copy.default] = _view_copy
     for op in (aten.channel_shuffle.default, aten.native_channel_shuffle.default, aten.max_unpool2d.default):
         table[op] = functools.partial(_formatted, table[op])
+    for op in (aten.reflection_pad2d_backward.default, aten.reflection_pad3d_backward.default):
+        table[op] = functools.partial(_formatted_as_second, table[op])
     for op in (aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default):
         table[op] = functools.partial(_first_contiguous, table.get(op, decomposition_table[op]))
     for op in (aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar):
@@ -139,6 +141,13 @@ def _in_dtype_of_first(
 def _formatted(function: Callable[..., torch.Tensor], x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """The result of a decomposition in the memory format of its first argument."""
     return in_format_of(function(x, *args, **kwargs), x)
+
+
+def _formatted_as_second(
+    function: Callable[..., torch.Tensor], given: torch.Tensor, x: torch.Tensor, *args: Any
+) -> torch.Tensor:
+    """The result of a decomposition in the memory format of its second argument, as gradients of ATen's kernels."""
+    return in_format_of(function(given, x, *args), x)
 
 
 def _elements_as_eager(function: Callable[..., torch.Tensor], operands: int, *args: Any, **kwargs: Any) -> torch.Tensor:

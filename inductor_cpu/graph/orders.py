@@ -91,6 +91,10 @@ def _of_format(_result: Tensor, x: Tensor, *_args: Any) -> Order:
     return (0, *range(2, x.dim()), 1)
 
 
+def _of_format_of_second(result: Tensor, _given: Tensor, x: Tensor, *_args: Any) -> Order:
+    return _of_format(result, x)
+
+
 def _iterated(*operands: Tensor) -> Order | None:
     """The order that torch's iterator gives the result of an elementwise kernel. Operands are on the meta device."""
     kernels: dict[int, Callable[..., Tensor]] = {1: torch.neg, 2: torch.add, 3: torch.addcmul}
@@ -181,6 +185,10 @@ _FORMATTED = (
     aten.reflection_pad3d.default,
     aten.replication_pad3d.default,
 )
+_GRADIENTS = (
+    aten.replication_pad2d_backward.default,
+    aten.replication_pad3d_backward.default,
+)
 _BY_PYTHON = (
     aten.copysign.Tensor,
     aten.div.Tensor_mode,
@@ -229,6 +237,7 @@ ORDERS: dict[Any, Callable[..., Order | None]] = {
     aten.unique_consecutive.default: _unique_runs,
     aten.unique_dim.default: _unique_rows,
     **dict.fromkeys((*_BATCH_NORMS, *_FORMATTED), _of_format),
+    **dict.fromkeys(_GRADIENTS, _of_format_of_second),
     **dict.fromkeys(_BY_PYTHON, _elementwise),
     **dict.fromkeys(_OF_LOW_PRECISION, _of_expanded),
 }

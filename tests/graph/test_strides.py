@@ -194,6 +194,19 @@ def test_results_with_gradients_have_the_strides_of_eager(name: str) -> None:
     assert [r.stride() for r in actual] == [r.stride() for r in expected]
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("image", [LAST, LAST[:, 1:3], IMAGE, VOLUME], ids=["last", "slice", "plain", "volume"])
+def test_gradients_of_padding_have_the_strides_of_eager(mode: str, image: Tensor) -> None:
+    def slope(x: Tensor) -> Tensor:
+        padded = F.pad(x, (1, 2) * (x.dim() - 2), mode=mode)
+        return torch.autograd.grad((padded * padded.detach()).sum(), x)[0]
+
+    x = image.detach().requires_grad_()
+    expected, actual = slope(x), torch.compile(slope, backend="icpu")(x)
+    assert_same(actual, expected)
+    assert actual.stride() == expected.stride()
+
+
 def test_strides_of_symbolic_sizes() -> None:
     def both(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         return 2.0**x, x[index] * 2
