@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, store_operands
 from inductor_cpu.codegen.cxx import NARROW, SCALAR
@@ -85,7 +86,7 @@ class Loops:
         self.values.open_periods()
         with ExitStack() as stack:
             if self.kernel.across is not None:
-                self._open_flat(self.kernel.across, stack)
+                self._open_across(self.kernel.across, stack)
             if self._division is not None:
                 self._define_threads()
                 self._division.open(self._align(self.kernel.outer[0]), stack)
@@ -185,6 +186,15 @@ class Loops:
         head = f"icpu::parallel_for({size}, {self._align(loop)}, threads, "
         head += "[&](const int64_t begin, const int64_t end)"
         stack.enter_context(self.writer.block(head, "});"))
+
+    def _open_across(self, loop: Sym, stack: ExitStack) -> None:
+        """Ranges of the innermost loop around all others. One thread runs the plain loops, whose bounds are known."""
+        self._define_threads()
+        with self.writer.block("if (threads <= 1)"):
+            alone = replace(self.kernel, across=None)
+            Loops(Facts(alone, self.choices.tiling), self.writer, self.choices).emit()
+        stack.enter_context(self.writer.block("else"))
+        self._open_flat(loop, stack)
 
     def _open_rows(self, last: Sym, stack: ExitStack) -> None:
         """The parallel loops but the last one become rows; the last one runs over pieces of a row."""
