@@ -29,6 +29,7 @@
 //   record(from, count, out)
 //                     optional, where a step of a packed block is a record for each row, of kStep elements: the record of
 //                     `count` neighbouring values, at most kStep, zeros after them. block() then takes Shifted rows too
+//   kPair             optional: a finer granularity, of what block() multiplies at the end of the depth
 //   kNarrows          optional: narrow_block() is block() for the first `width` columns of a panel, in less time for fewer
 //   kConverts         optional: block() converts B first, once for all blocks that follow each other
 //   Few               optional: how it streams B for a few rows, see few_rows.h
@@ -214,6 +215,10 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
   for (int64_t k = 0; k < piece.depth; k += most) {
     const int64_t part = std::min<int64_t>(most, piece.depth - k);
     const bool first = piece.from + k == 0, last = piece.from + k + part == depth;
+    int64_t used = part;
+    if constexpr (requires { Micro::kPair; }) {
+      used = std::min<int64_t>(part, round_up(g.depth - piece.from - k, Micro::kPair));
+    }
     // Each block fetches its share of the next part of B.
     const auto* const next = k + part < piece.depth ? b + part * Micro::kColumns : next_panel;
     const int64_t steps = part / Micro::kStep, lines = ceil_div(part * Micro::kColumns * int64_t(sizeof(*b)), kLine);
@@ -224,9 +229,9 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
       auto* const c = block_of(n);
       Meanwhile meanwhile({next, lines, fetched * n / piece.blocks, fetched * (n + 1) / piece.blocks}, steps, finish);
       if constexpr (requires { Micro::kNarrows; }) {
-        Micro::narrow_block(thread, a.block(n, k), b, c, rows, width, part, !first, meanwhile);
+        Micro::narrow_block(thread, a.block(n, k), b, c, rows, width, used, !first, meanwhile);
       } else {
-        Micro::block(thread, a.block(n, k), b, c, rows, part, !first, meanwhile);
+        Micro::block(thread, a.block(n, k), b, c, rows, used, !first, meanwhile);
       }
       if (!last) continue;
       finish.rest();

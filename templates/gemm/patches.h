@@ -9,15 +9,31 @@
 
 namespace icpu::gemm {
 
+// The first and the last n of `count` bytes, which meet or overlap.
+template <int n>
+inline ICPU_INLINE void copy_ends(char* to, const char* from, int64_t count) {
+  struct {
+    char bytes[n];
+  } first, last;
+  std::memcpy(&first, from, n);
+  std::memcpy(&last, from + count - n, n);
+  std::memcpy(to, &first, n);
+  std::memcpy(to + count - n, &last, n);
+}
+
 // A line of a window is a few bytes only: a call takes longer than to copy them.
-inline ICPU_INLINE void copy_bytes(void* to, const void* from, int64_t count) {
-#ifdef __AVX512BW__
-  if (count <= 64) {
-    const __mmask64 some = ~uint64_t{0} >> (64 - count);
-    return _mm512_mask_storeu_epi8(to, some, _mm512_maskz_loadu_epi8(some, from));
+inline ICPU_INLINE void copy_bytes(void* out, const void* in, int64_t count) {
+  char* const to = static_cast<char*>(out);
+  const char* const from = static_cast<const char*>(in);
+  if (count < 8 || count > 64) {
+    std::memcpy(to, from, size_t(count));
+  } else if (count >= 32) {
+    copy_ends<32>(to, from, count);
+  } else if (count >= 16) {
+    copy_ends<16>(to, from, count);
+  } else {
+    copy_ends<8>(to, from, count);
   }
-#endif
-  std::memcpy(to, from, size_t(count));
 }
 
 struct Patches {
