@@ -29,13 +29,13 @@ _DEQUANTIZE = (
 def drop_zero_points(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> int:
     """Take the zero points from weights whose zero points are buffers of zeros; returns how many."""
     inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    zeros = {node for node, value in zip(inputs, example_inputs, strict=True) if _is_static(node) and _is_zero(value)}
+    values = dict(zip(inputs, example_inputs, strict=True))
     count = 0
     for node in gm.graph.nodes:
         if str(node.target) not in _DEQUANTIZE or len(node.args) < 3:
             continue
         weight, _, points, *_ = args_of(node)
-        if points not in zeros or not _is_static(weight):
+        if not _is_static(weight) or not _is_static(points) or not _is_zero(values[points]):
             continue
         with gm.graph.inserting_before(node):
             checked = gm.graph.call_function(SYMMETRIC, (weight, points))
@@ -50,7 +50,9 @@ def drop_zero_points(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> int:
 
 def _is_static(node: Any) -> bool:
     """Whether an input is a parameter or buffer, which is the same at each call or packed again."""
-    return node.op == "placeholder" and bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
+    if not isinstance(node, fx.Node) or node.op != "placeholder":
+        return False
+    return bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
 
 
 def _is_zero(value: Any) -> bool:
