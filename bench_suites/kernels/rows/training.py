@@ -140,5 +140,5 @@ TRAINING = (
         _lookup,
     ),
     KernelRow("histogram", lambda i: torch.zeros(1000, dtype=torch.int64).scatter_add(0, i, torch.ones_like(i)), _bins),
-    KernelRow("sum_at_nodes", lambda v, i: torch.zeros(4 << 20).scatter_add(0, i, v), _edges),
+    KernelRow("sum_at_nodes", lambda v, i: v.new_zeros(4 << 20).scatter_add(0, i, v), _edges),
 )
