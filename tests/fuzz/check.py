@@ -14,8 +14,8 @@ from unittest.mock import patch
 import torch
 import torch._dynamo
 
-from inductor_cpu.codegen import around, prefetch
-from inductor_cpu.schedule import columns, strips
+from inductor_cpu.codegen import around, lookups, prefetch
+from inductor_cpu.schedule import columns, divide, strips
 from tests.fuzz.calls import Results, call, model_of
 from tests.fuzz.graph import Graph
 from tests.fuzz.judge import Reference, complaints, reference
@@ -37,6 +37,7 @@ VARIANTS: dict[str, Variant] = {
     "scalar": Variant({"cpp.simdlen": 1}),
     "threads": Variant({"cpp.threads": 3, "cpp.min_chunk_size": 1}),
     "large": Variant(large=True),
+    "large in threads": Variant({"cpp.threads": 3, "cpp.min_chunk_size": 1}, large=True),
     "interpreter": Variant({"debug_interpret": True}),
 }
 
@@ -46,6 +47,8 @@ LOWERED: tuple[tuple[ModuleType, dict[str, Any]], ...] = (
     (strips, {"LEAST_BYTES": 64, "PIECE_BYTES": 4096, "PIECES_PER_THREAD": 1, "BLOCK_ROWS": 1}),
     (prefetch, {"STREAM_BYTES": 64, "LEAST_TILES": 1}),
     (around, {"MOST_KEPT": 64}),
+    (lookups, {"LEAST_ROW_BYTES": 8, "TABLE_BYTES": 64}),
+    (divide, {"POINTS_PER_ELEMENT": 1, "LEAST_POINTS": 4, "LEAST_OUTERMOST": 2, "FAR": 0, "FAR_ONE_BY_ONE": 0}),
 )
 
 #: Noisy runs before a number that looks wrong counts as wrong.
@@ -70,7 +73,8 @@ class Outcome:
 
 def variants_of(seed: int) -> tuple[str, ...]:
     """One or two ways in turn: how a graph is compiled matters less than how many graphs are."""
-    turns = (("default",), ("default", "interpreter"), ("avx2",), ("scalar",), ("threads",), ("large",), ("large",))
+    alone = ("avx2", "scalar", "threads", "large", "large in threads")
+    turns = (("default",), ("default", "interpreter"), *((name,) for name in alone))
     return Random(seed).choice(turns)
 
 
@@ -174,4 +178,5 @@ def _stage(table: dict[str, str]) -> str:
         return "vector code"
     if table["threads"] != "ok":
         return "parallel code"
-    return "code for large operands" if table["large"] != "ok" else "only sometimes"
+    large = table["large"] != "ok" or table["large in threads"] != "ok"
+    return "code for large operands" if large else "only sometimes"
