@@ -135,7 +135,10 @@ def _attempt(graph: Graph, refs: Sequence[Reference], backend: str, options: Map
 
 
 def _finding(graph: Graph, refs: Sequence[Reference], attempt: Attempt) -> Outcome:
-    """The outcome of a graph that a variant fails: which variants do, and whether AOTAutograd alone does the same."""
+    """The outcome of a graph that a variant fails: which variants do, and whether AOTAutograd alone does the same, or
+    eager mode has no numbers to compare with."""
+    if attempt.status == "wrong" and attempt.subjects <= refs[len(attempt.results) - 1].erratic():
+        return Outcome("torch", f"eager's own numbers are erratic: {attempt.text}")
     if is_torchs(attempt, attempt_with(graph, refs, "aot_eager", Variant()), refs):
         return Outcome("torch", attempt.text)
     table = {name: attempt_with(graph, refs, "icpu", variant).status for name, variant in VARIANTS.items()}

@@ -112,6 +112,15 @@ def test_another_stride_or_alias_is_wrong() -> None:
     assert "strides" in found["output 0 (v0)"]
 
 
+def test_numbers_of_eager_that_no_rounding_explains_are_erratic() -> None:
+    graph = graph_of(Step("v0", "softmax", ("x1",), (("dim", 1),)))
+    ref = reference(graph, replay(graph), False)
+    assert not ref.erratic()
+    assert ref.spread[0] is not None
+    ref.spread[0][1, 2] = 1e30
+    assert ref.erratic() == {"output 0 (v0)"}
+
+
 def _wrong(graph: Graph, outputs: tuple[torch.Tensor, ...]) -> Attempt:
     """A first call of a model that gives these results."""
     ref = reference(graph, replay(graph), False)
