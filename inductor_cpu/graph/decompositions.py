@@ -76,6 +76,16 @@ _LOSSES: dict[Any, int] = {
     aten.smooth_l1_loss.default: 2,
 }
 
+#: Whose result ATen's kernel makes contiguous, whatever its operands are.
+_CONTIGUOUS: tuple[Any, ...] = (
+    aten.glu_backward.default,
+    aten.huber_loss_backward.default,
+    aten.isin.Tensor_Scalar,
+    aten.isin.Tensor_Tensor,
+    aten.mse_loss_backward.default,
+    aten.smooth_l1_loss_backward.default,
+)
+
 
 def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]:
     """Operator overload -> decomposition, without the operators in `lowered` (those that have a lowering rule)."""
@@ -97,7 +107,9 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
         table[op] = functools.partial(_formatted_as_second, table[op])
     for op in (aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default):
         table[op] = functools.partial(_first_contiguous, table.get(op, decomposition_table[op]))
-    for op in (aten.isin.Tensor_Tensor, aten.isin.Tensor_Scalar):
+    gradient = aten.binary_cross_entropy_backward.default
+    table[gradient] = functools.partial(_iterated_as_second, decomposition_table[gradient])
+    for op in _CONTIGUOUS:
         table[op] = functools.partial(_contiguous, decomposition_table[op])
     excluded = {op for name in _WHOLE for op in _overloads(name)} | set(lowered)
     return {op: function for op, function in table.items() if op not in excluded and not _is_random(op)}
@@ -148,6 +160,13 @@ def _formatted_as_second(
 ) -> torch.Tensor:
     """The result of a decomposition in the memory format of its second argument, as gradients of ATen's kernels."""
     return in_format_of(function(given, x, *args), x)
+
+
+def _iterated_as_second(
+    function: Callable[..., torch.Tensor], given: torch.Tensor, x: torch.Tensor, *args: Any
+) -> torch.Tensor:
+    """The result of a decomposition in the order of its second argument."""
+    return as_iterated(function(given, x, *args), x)
 
 
 def _elements_as_eager(function: Callable[..., torch.Tensor], operands: int, *args: Any, **kwargs: Any) -> torch.Tensor:

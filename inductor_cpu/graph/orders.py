@@ -230,6 +230,8 @@ _OF_LOW_PRECISION = (
 ORDERS: dict[Any, Callable[..., Order | None]] = {
     aten.angle.default: _angle,
     aten.pow.Scalar: _contiguous,
+    aten._softmax_backward_data.default: _contiguous,
+    aten._log_softmax_backward_data.default: _contiguous,
     aten.index.Tensor: _indexed,
     aten.index_fill.int_Scalar: _as_copy,
     aten.index_fill.int_Tensor: _as_copy,

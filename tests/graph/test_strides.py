@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from inductor_cpu.graph.fake_strides import strides_of_eager
 from tests.e2e.support import assert_same
 
 Tensor = torch.Tensor
+aten = torch.ops.aten
 
 RANDOM = torch.Generator().manual_seed(0)
 X = torch.randn(3, 4, 5, generator=RANDOM).permute(2, 0, 1)
@@ -151,6 +153,32 @@ def test_results_of_an_expanded_operand_have_the_strides_of_eager(dtype: torch.d
                 dict(zip((*UNREDUCED, *OF_TWO), [r.stride() for r in rs], strict=True)) for rs in (actual, expected)
             ]
             assert strides[0] == strides[1]
+
+
+MEAN = 1
+OF_LOSSES: dict[str, Callable[..., Tensor]] = {
+    "mse_loss": lambda given, x, y: aten.mse_loss_backward(given, x, y, MEAN),
+    "smooth_l1_loss": lambda given, x, y: aten.smooth_l1_loss_backward(given, x, y, MEAN, 1.0),
+    "huber_loss": lambda given, x, y: aten.huber_loss_backward(given, x, y, MEAN, 1.0),
+    "binary_cross_entropy": lambda given, x, y: aten.binary_cross_entropy_backward(given, x, y, None, MEAN),
+    "soft_margin_loss": lambda given, x, y: aten.soft_margin_loss_backward(given, x, y, MEAN),
+    "log_softmax": lambda given, x, y: aten._log_softmax_backward_data(given, x, 1, torch.float32),
+    "softmax": lambda given, x, y: aten._softmax_backward_data(given, x, 3, torch.float32),
+    "glu": lambda given, x, y: aten.glu_backward(given[:, :3], x, 1),
+}
+
+
+@pytest.mark.parametrize("name", OF_LOSSES)
+def test_gradients_of_losses_have_the_strides_of_eager_whatever_their_operands_have(name: str) -> None:
+    image = torch.rand(2, 6, 4, 8, generator=RANDOM)
+    turned = image.permute(1, 2, 0, 3).contiguous().permute(2, 0, 1, 3)
+    layouts = (image, image.contiguous(memory_format=torch.channels_last), turned)
+    compiled = torch.compile(OF_LOSSES[name], backend="icpu", dynamic=False, options={"debug_interpret": True})
+    with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=9):
+        for given, x in itertools.product(layouts, repeat=2):
+            expected, actual = OF_LOSSES[name](given, x, image), compiled(given, x, image)
+            torch.testing.assert_close(actual, expected)
+            assert actual.stride() == expected.stride(), (given.stride(), x.stride())
 
 
 @pytest.mark.parametrize("name", CASES)
