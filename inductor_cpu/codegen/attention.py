@@ -114,7 +114,7 @@ def generate_attention_backward(
         flags = f"{str(node.causal).lower()}, {_dropped(node)}"
         writer.line(f"{_SPACE}::Backward<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
         given = _begin(node, writer)
-        for name in ("grad_q", "grad_k", "grad_v"):
+        for name in ("grad_q", "grad_k", "grad_v", "all_slopes")[: len(node.outputs)]:
             writer.line(f"kernel.{name} = {given.tensor(element)};")
         names = ("grad_out", "q", "k", "v", "out", "log_sums", *(("mask",) if node.mask is not None else ()), "kept")
         _emit_operands(node, names, {"log_sums": "float", "mask": mask}, element, given, writer)
@@ -127,6 +127,10 @@ def _begin(node: Attention | AttentionBackward, writer: Writer) -> _Given:
     """Write what every kernel begins with; returns what it is given beside."""
     writer.line("kernel.sizes = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]};")
     writer.line(f"kernel.scale = {float(node.scale)!r};")
+    if node.in_parts:
+        writer.line("kernel.in_parts = true;")
+    if node.fill is not None:
+        writer.line(f"kernel.fill = {float(node.fill)!r};")
     return _Given()
 
 

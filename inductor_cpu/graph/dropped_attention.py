@@ -79,7 +79,8 @@ def attend(
         reason = _why_not(q, k, v, mask, dropout_p, is_causal, unit, enable_gqa)
         if reason is None:
             kept = torch.empty((*q.shape[:3], k.shape[2]), dtype=torch.bool).bernoulli_(1 - dropout_p)
-            result = ATTENTION(q, k, v, mask, unit, is_causal, False, kernel, kept, 1 - dropout_p)[0]
+            dropping = kept, 1 - dropout_p
+            result = ATTENTION(q, k, v, mask, unit, is_causal, False, kernel, *dropping, dense=True)[0]
             assert isinstance(result, torch.Tensor)
             return result
         log.info("attention with dropout is spelled out: %s", reason)

@@ -51,27 +51,40 @@ def attend(
     nan_rows: bool,
     kept: torch.Tensor | None = None,
     keep: float = 1.0,
+    fill: float | None = None,
+    in_parts: bool = False,
+    dense: bool = False,
     become: Callable[[torch.Tensor], torch.Tensor] = lambda scores: scores,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(q @ k^T * scale + mask) @ v, in float32: (batch, heads, rows, columns) of q's dtype, and the logarithms
-    of the softmax's divisors, float32 (batch, heads, rows). The operands are those of `ir.nodes.Attention`; the
-    mask need not be expanded. kept: which weights are not dropped, with probability `keep`. become: from scores to what
-    the softmax is of."""
+    of the softmax's divisors, float32 (batch, heads, rows), or in_parts (batch, heads, rows, 2): numbers whose sums
+    they are. The operands are those of `ir.nodes.Attention`; the mask need not be expanded. kept: which weights are not
+    dropped, with probability `keep`. become: from scores to what the softmax is of."""
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = (x.float().repeat_interleave(groups, 1) for x in (k, v))
-    scores = become(q.float() @ k.transpose(2, 3) * scale)
-    if causal:
-        seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
-        scores = scores.masked_fill(~seen, -math.inf)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.float()
-    weights, logs = scores.softmax(-1), scores.logsumexp(-1)
+    scores = _masked(become(q.float() @ k.transpose(2, 3) * scale), mask, causal, fill)
+    weights, base = scores.softmax(-1), scores.new_zeros(scores.shape[:3])
+    if in_parts and scores.shape[3] > 0:
+        base = scores.amax(-1)
+    parts = [base, (scores - base.unsqueeze(-1)).logsumexp(-1)]
     if not nan_rows:
         empty = (scores == -math.inf).all(-1)
-        weights, logs = weights.masked_fill(empty.unsqueeze(-1), 0.0), logs.masked_fill(empty, 0.0)
+        weights, parts = weights.masked_fill(empty.unsqueeze(-1), 0.0), [x.masked_fill(empty, 0.0) for x in parts]
+    logs = torch.stack(parts, -1) if in_parts else parts[0] + parts[1]
     out = (weights if kept is None else weights * kept / keep) @ v
-    place = by_rows(out.shape, q) if kept is None else q.new_empty(out.shape)
+    place = q.new_empty(out.shape) if dense else by_rows(out.shape, q)
     return place.copy_(out), logs
+
+
+def _masked(scores: torch.Tensor, mask: torch.Tensor | None, causal: bool, fill: float | None) -> torch.Tensor:
+    """Scores under a mask, of a program or of causal attention."""
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[2:], dtype=torch.bool).tril(), -math.inf)
+    if mask is None:
+        return scores
+    if mask.dtype == torch.bool:
+        return scores.masked_fill(~mask, -math.inf if fill is None else fill)
+    return scores + mask.float()
 
 
 def attend_backward(
@@ -86,32 +99,35 @@ def attend_backward(
     causal: bool,
     kept: torch.Tensor | None = None,
     keep: float = 1.0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gradients of q, k and v from that of `out`, in float32, in their dtype; out, log_sums: what `attend` gave.
+    fill: float | None = None,
+    dense: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of q, k, v and of a mask that is added, (batch, heads, rows, keys), from that of `out`, in float32,
+    in their dtype; out, log_sums: what `attend` gave.
 
     Source: Dao et al., FlashAttention, 2022, appendix B.4."""
     kv_heads = k.shape[1]
     groups = q.shape[1] // max(kv_heads, 1)
     wide_k, wide_v = (x.float().repeat_interleave(groups, 1) for x in (k, v))
     grad_out, q, out = grad_out.float(), q.float(), out.float()
-    scores = q @ wide_k.transpose(2, 3) * scale
-    if causal:
-        scores = scores.masked_fill(~torch.ones(scores.shape[2:], dtype=torch.bool).tril(), -math.inf)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask.float()
-    weights = (scores - log_sums.unsqueeze(-1)).exp()
+    scores = _masked(q @ wide_k.transpose(2, 3) * scale, mask, causal, fill)
+    for part in log_sums.unbind(-1) if log_sums.dim() == 4 else (log_sums,):
+        scores = scores - part.unsqueeze(-1)
+    weights = scores.exp()
     noise = torch.ones(()) if kept is None else kept / keep
     products = grad_out @ wide_v.transpose(2, 3) * noise
-    slopes = weights * (products - (grad_out * out).sum(-1, keepdim=True)) * scale
+    slopes = weights * (products - (grad_out * out).sum(-1, keepdim=True))
     if scores.shape[3] == 1:  # the weight of a single key is 1, whatever its score
         slopes = slopes * 0.0
     elif causal:
         slopes[:, :, :1] *= 0.0
-    grads = slopes @ wide_k, slopes.transpose(2, 3) @ q, (weights * noise).transpose(2, 3) @ grad_out
+    if mask is not None and mask.dtype == torch.bool:
+        slopes = slopes.masked_fill(~mask, 0.0)
+    grads = slopes @ wide_k * scale, slopes.transpose(2, 3) @ q * scale, (weights * noise).transpose(2, 3) @ grad_out
     sums = (grads[0], *(x.unflatten(1, (kv_heads, groups)).sum(2) for x in grads[1:]))
-    places = (by_rows(x.shape, k) if kept is None else k.new_empty(x.shape) for x in sums)
+    places = (k.new_empty(x.shape) if dense else by_rows(x.shape, k) for x in sums)
     q_grad, k_grad, v_grad = (place.copy_(x) for place, x in zip(places, sums, strict=True))
-    return q_grad, k_grad, v_grad
+    return q_grad, k_grad, v_grad, slopes.to(k.dtype)
 
 
 def by_rows(sizes: Sequence[int | torch.SymInt], like: torch.Tensor) -> torch.Tensor:

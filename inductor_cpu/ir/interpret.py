@@ -153,7 +153,8 @@ class _Run:
         q, k, v = self.view(node.q), self.view(node.k), self.view(node.v)
         mask, kept = (None if view is None else self.view(view) for view in (node.mask, node.kept))
         become = functools.partial(self.score, node)
-        results = attend(q, k, v, mask, node.scale, node.causal, node.nan_rows, kept, node.keep, become)
+        settings = node.scale, node.causal, node.nan_rows, kept, node.keep, node.fill, node.in_parts
+        results = attend(q, k, v, mask, *settings, become=become)
         for name, value in zip(node.outputs, results, strict=False):
             self.provide(name)
             self.tensors[name].copy_(value)
@@ -161,8 +162,9 @@ class _Run:
     def attend_backward(self, node: AttentionBackward) -> None:
         grad_out, q, k, v, out, log_sums = (self.view(view) for view in node.operands[:6])
         mask, kept = (None if view is None else self.view(view) for view in (node.mask, node.kept))
-        grads = attend_backward(grad_out, q, k, v, out, log_sums, mask, node.scale, node.causal, kept, node.keep)
-        for name, value in zip(node.outputs, grads, strict=True):
+        settings = node.scale, node.causal, kept, node.keep, node.fill
+        grads = attend_backward(grad_out, q, k, v, out, log_sums, mask, *settings)
+        for name, value in zip(node.outputs, grads, strict=False):
             self.provide(name)
             self.tensors[name].copy_(value)
 

@@ -121,8 +121,10 @@ class Attention:
     q: view (batch, heads, rows, depth); k, v: views (batch, kv_heads, keys, depth or columns), each shared by heads /
     kv_heads neighbouring heads; mask: a view (batch, heads, rows, keys), bool (True: the key counts) or added to the
     scores. All have stride 1 along their last dimension. causal: row r sees keys up to r. nan_rows: a row without any
-    key is NaN, as a plain softmax gives, else 0. out: a buffer (batch, heads, rows, columns) with stride 1 along
-    columns; log_sums: a float32 buffer (batch, heads, rows) for the logarithms of the softmax's divisors, or None.
+    key is NaN, as a plain softmax gives, else 0. fill: the scores where a bool mask is False, None for -infinity. out:
+    a buffer (batch, heads, rows, columns) with stride 1 along columns; log_sums: a float32 buffer (batch, heads, rows)
+    for the logarithms of the softmax's divisors, or in_parts (batch, heads, rows, 2) for numbers whose sums they are:
+    beside a mask of large numbers one float forgets how many keys share the weight; or None.
     kernel: a row of `ATTENTION_KERNELS`. scores: None, or what becomes of each score before the softmax: a nest over
     (batch, heads, rows, keys) that loads scores from its only result and stores there. This float32 buffer, of kind
     "accumulator", never is in memory as a whole. A score of -infinity is a key that does not count.
@@ -145,6 +147,8 @@ class Attention:
     blocks: Blocks | None = None
     kept: View | None = None
     keep: float = 1.0
+    fill: float | None = None
+    in_parts: bool = False
 
     @property
     def operands(self) -> tuple[View, ...]:
@@ -178,10 +182,11 @@ class Attention:
 class AttentionBackward:
     """The gradients of q, k and v from that of an attention's result, by a generated kernel.
 
-    q, k, v, mask, scale, causal, kernel, kept, keep: as in `Attention`; grad_out, out: views (batch, heads, rows,
-    columns), and log_sums: a float32 view (batch, heads, rows): the result's gradient, and what `Attention` wrote. All
-    views but log_sums have stride 1 along their last dimension, and so have grad_q, grad_k and grad_v: buffers with the
-    shapes of q, k and v."""
+    q, k, v, mask, scale, causal, kernel, kept, keep, fill, in_parts: as in `Attention`; grad_out, out: views (batch,
+    heads, rows, columns), and log_sums: a float32 view: the result's gradient, and what `Attention` wrote. All views
+    but log_sums have stride 1 along their last dimension, and so have grad_q, grad_k and grad_v: buffers with the
+    shapes of q, k and v. slopes: a buffer (batch, heads, rows, keys) for the gradient of a mask that is added, or None;
+    not with `causal`."""
 
     name: str
     kernel: str
@@ -200,6 +205,9 @@ class AttentionBackward:
     origins: tuple[str, ...] = ()
     kept: View | None = None
     keep: float = 1.0
+    fill: float | None = None
+    in_parts: bool = False
+    slopes: str | None = None
 
     @property
     def operands(self) -> tuple[View, ...]:
@@ -215,7 +223,8 @@ class AttentionBackward:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The buffers that it writes."""
-        return (self.grad_q, self.grad_k, self.grad_v)
+        grads = (self.grad_q, self.grad_k, self.grad_v)
+        return grads if self.slopes is None else (*grads, self.slopes)
 
 
 @dataclass(frozen=True)

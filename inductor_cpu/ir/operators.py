@@ -235,11 +235,15 @@ def attention(
     kernel: str,
     kept: torch.Tensor | None = None,
     keep: float = 1.0,
+    fill: float | None = None,
+    in_parts: bool = False,
+    dense: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """softmax(q @ k^T * scale + mask) @ v and the logarithms of the softmax's divisors, see `ir.nodes.Attention`.
-    `kernel` names the row of `ATTENTION_KERNELS` that computes it. In each row of the result the heads are next to each
-    other, as ATen's flash attention has them; with `kept` it is contiguous, as what ATen spells out."""
-    return attend(q, k, v, mask, scale, causal, nan_rows, kept, keep)
+    """softmax(q @ k^T * scale + mask) @ v and the logarithms of the softmax's divisors, see `ir.nodes.Attention`;
+    in_parts: two numbers for each. `kernel` names the row of `ATTENTION_KERNELS` that computes it. In each row of the
+    result the heads are next to each other, as ATen's flash attention has them; dense: it is contiguous, as what ATen
+    spells out."""
+    return attend(q, k, v, mask, scale, causal, nan_rows, kept, keep, fill, in_parts, dense)
 
 
 @attention.register_fake
@@ -254,10 +258,13 @@ def _(
     kernel: str,
     kept: torch.Tensor | None = None,
     keep: float = 1.0,
+    fill: float | None = None,
+    in_parts: bool = False,
+    dense: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     sizes = (*q.shape[:3], v.shape[3])
-    out = by_rows(sizes, q) if kept is None else q.new_empty(sizes)
-    return out, q.new_empty(q.shape[:3], dtype=torch.float32)
+    out = q.new_empty(sizes) if dense else by_rows(sizes, q)
+    return out, q.new_empty((*q.shape[:3], 2) if in_parts else q.shape[:3], dtype=torch.float32)
 
 
 ATTENTION = torch.ops.icpu.attention.default
@@ -277,10 +284,13 @@ def attention_backward(
     kernel: str,
     kept: torch.Tensor | None = None,
     keep: float = 1.0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gradients of q, k and v, see `ir.nodes.AttentionBackward`. `kernel` names the row of `ATTENTION_KERNELS` that
-    computes them. In each row of a result the heads are next to each other, or with `kept` it is contiguous."""
-    return attend_backward(grad_out, q, k, v, out, log_sums, mask, scale, causal, kept, keep)
+    fill: float | None = None,
+    dense: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of q, k, v and of an added mask, see `ir.nodes.AttentionBackward`. `kernel` names the row of
+    `ATTENTION_KERNELS` that computes them. In each row of the first three the heads are next to each other; dense: they
+    are contiguous."""
+    return attend_backward(grad_out, q, k, v, out, log_sums, mask, scale, causal, kept, keep, fill, dense)
 
 
 @attention_backward.register_fake
@@ -297,28 +307,32 @@ def _(
     kernel: str,
     kept: torch.Tensor | None = None,
     keep: float = 1.0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    if kept is not None:
-        return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-    return by_rows(q.shape, q), by_rows(k.shape, k), by_rows(v.shape, v)
+    fill: float | None = None,
+    dense: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    slopes = q.new_empty((*q.shape[:3], k.shape[2]))
+    if dense:
+        return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), slopes
+    return by_rows(q.shape, q), by_rows(k.shape, k), by_rows(v.shape, v), slopes
 
 
 ATTENTION_BACKWARD = torch.ops.icpu.attention_backward.default
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    q, k, v, mask, scale, causal, _, kernel, kept, keep = inputs
+    q, k, v, mask, scale, causal, _, kernel, kept, keep, fill, _, dense = inputs
     out, log_sums = output
     ctx.mark_non_differentiable(log_sums)
     ctx.save_for_backward(q, k, v, out, log_sums, mask, kept)
-    ctx.settings = scale, causal, kernel, keep
+    ctx.settings = scale, causal, kernel, keep, fill, dense
 
 
 def _differentiate(ctx: Any, grad_out: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     q, k, v, out, log_sums, mask, kept = ctx.saved_tensors
-    scale, causal, kernel, keep = ctx.settings
-    grads = ATTENTION_BACKWARD(grad_out, q, k, v, out, log_sums, mask, scale, causal, kernel, kept, keep)
-    return *grads, *[None] * 7
+    scale, causal, kernel, keep, fill, dense = ctx.settings
+    settings = scale, causal, kernel, kept, keep, fill, dense
+    grads = ATTENTION_BACKWARD(grad_out, q, k, v, out, log_sums, mask, *settings)
+    return *grads[:3], *[None] * 10
 
 
 # For calls that are put into a graph before it is differentiated.

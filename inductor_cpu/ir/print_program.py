@@ -136,6 +136,10 @@ def _(value: Gemm) -> str:
     return f"{value.name}: {value.accumulator} = {product}{origins_of(value.origins)}"
 
 
+def _fill(value: Attention | AttentionBackward) -> str:
+    return "" if value.fill is None else f", hidden {value.fill}"
+
+
 def _kept(value: Attention | AttentionBackward) -> str:
     return "" if value.kept is None else f", kept {show(value.kept)} of {value.keep}"
 
@@ -143,7 +147,7 @@ def _kept(value: Attention | AttentionBackward) -> str:
 @show.register
 def _(value: Attention) -> str:
     mask = "" if value.mask is None else f" + {show(value.mask)}"
-    flags = ", causal" * value.causal + ", nan rows" * value.nan_rows + _kept(value)
+    flags = ", causal" * value.causal + ", nan rows" * value.nan_rows + _fill(value) + _kept(value)
     scores = "" if value.scores is None else f", its scores as by\n{indent(show(value.scores), '  ')}"
     return (
         f"{value.name}: {', '.join(value.outputs)} = {value.kernel} softmax({show(value.q)} @ {show(value.k)}^T"
@@ -153,7 +157,8 @@ def _(value: Attention) -> str:
 
 @show.register
 def _(value: AttentionBackward) -> str:
-    flags = ("" if value.mask is None else f" + {show(value.mask)}") + ", causal" * value.causal + _kept(value)
+    mask = "" if value.mask is None else f" + {show(value.mask)}"
+    flags = mask + ", causal" * value.causal + _fill(value) + _kept(value)
     return (
         f"{value.name}: {', '.join(value.outputs)} = {value.kernel} gradients by {show(value.grad_out)} of"
         f" {show(value.out)}, {show(value.log_sums)} = softmax({show(value.q)} @ {show(value.k)}^T"

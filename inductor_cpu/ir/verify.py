@@ -208,7 +208,10 @@ class _ProgramCheck:
         check = Checker(self.stage, node.name)
         self.rows(check, node, [view for view in node.operands if view is not node.log_sums])
         self.view(check, node.log_sums)
-        check.require(node.log_sums.sizes == node.q.sizes[:3], f"{node.log_sums.buffer} is not one value for each row")
+        rows = node.q.sizes[:3]
+        sizes = (*rows, 2) if node.in_parts else rows
+        check.require(node.log_sums.sizes == sizes, f"{node.log_sums.buffer} is not one value for each row, or two")
+        check.require(node.slopes is None or not node.causal, "a mask that is not added has a gradient")
         self.results(check, node)
         self.rows_of_results(check, node.outputs)
 

@@ -32,6 +32,9 @@ def attention(
     kernel: str,
     kept: TensorValue | None = None,
     keep: float = 1.0,
+    fill: float | None = None,
+    in_parts: bool = False,
+    dense: bool = False,
 ) -> tuple[TensorValue, TensorValue | None]:
     """The operands are read where they lie if their rows are contiguous. The second result exists if somebody reads
     it."""
@@ -45,7 +48,8 @@ def attention(
     ctx.nodes.append(
         Attention(
             ctx.fresh("attention"), kernel, q_view, k_view, v_view, mask_view, float(scale), causal, nan_rows,
-            made.name, None if sums is None else sums.name, (node.name,), kept=kept_view, keep=keep,
+            made.name, None if sums is None else sums.name, (node.name,), kept=kept_view, keep=keep, fill=fill,
+            in_parts=in_parts,
         )
     )  # fmt: skip
     return ctx.whole(made), None if sums is None else ctx.whole(sums)
@@ -67,20 +71,27 @@ def attention_backward(
     kernel: str,
     kept: TensorValue | None = None,
     keep: float = 1.0,
-) -> tuple[TensorValue, ...]:
-    """The operands are read where they lie if their rows are contiguous."""
+    fill: float | None = None,
+    dense: bool = False,
+) -> tuple[TensorValue | None, ...]:
+    """The operands are read where they lie if their rows are contiguous. The fourth result exists if somebody reads
+    it."""
     grad_view, q_view, k_view, v_view, out_view = (ctx.with_rows(node, x) for x in (grad_out, q, k, v, out))
     sums = ctx.strided(log_sums) or ctx.strided(ctx.copy(node, log_sums))
     assert sums is not None
     mask_view, kept_view = (_mask(ctx, node, x, q_view, k_view) for x in (mask, kept))
-    grad_q, grad_k, grad_v = (ctx.new_buffer(x.dtype, size_exprs(x.shape), dense_strides(x)) for x in meta_of(node))
+    read = 4 if any(user.args[1] == 3 for user in node.users) else 3
+    made = [ctx.new_buffer(x.dtype, size_exprs(x.shape), dense_strides(x)) for x in meta_of(node)[:read]]
+    grad_q, grad_k, grad_v = (buffer.name for buffer in made[:3])
+    slopes = made[3].name if read == 4 else None
     ctx.nodes.append(
         AttentionBackward(
             ctx.fresh("attention_backward"), kernel, grad_view, q_view, k_view, v_view, out_view, sums, mask_view,
-            float(scale), causal, grad_q.name, grad_k.name, grad_v.name, (node.name,), kept=kept_view, keep=keep,
+            float(scale), causal, grad_q, grad_k, grad_v, (node.name,), kept=kept_view, keep=keep, fill=fill,
+            in_parts=len(sums.sizes) == 4, slopes=slopes,
         )
     )  # fmt: skip
-    return ctx.whole(grad_q), ctx.whole(grad_k), ctx.whole(grad_v)
+    return *(ctx.whole(buffer) for buffer in made), *[None] * (4 - read)
 
 
 def _mask(ctx: Lowering, node: fx.Node, mask: TensorValue | None, q: View, k: View) -> View | None:

@@ -10,7 +10,7 @@
 //
 // Preconditions: neighbouring values of a row of q, k, v, out and mask lie side by side; other strides are any. heads is
 // a multiple of kv_heads: neighbouring query heads share keys and values. A mask is true or finite where a key counts,
-// or -infinity. Weights are rounded to the micro kernel's element type; sums are float.
+// or -infinity; scores under a false one become `fill`. Weights are rounded to the micro kernel's element type; sums are float.
 #pragma once
 
 #include "decode.h"
@@ -32,7 +32,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   static constexpr int64_t kBlocks = Micro::kBlocks, kQueries = kBlocks * kBlock;
 
  public:
-  using Base::blocks, Base::k, Base::keep, Base::kept, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
+  using Base::blocks, Base::fill, Base::k, Base::keep, Base::kept, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
   // One kernel: the queries of all heads are shared among threads, kQueries at once. change(batch, head, first row, first key,
   // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of `Changed`.
@@ -188,7 +188,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
       if constexpr (kChanged) {
         factor = Rows::row(scores, count, width, !block.begun, kLog2E, running, weights);
       } else if constexpr (kMasked) {
-        Rows::add_mask(scores, count, unit, mask.at(b, h, row) + begin);
+        Rows::add_mask(scores, count, unit, mask.at(b, h, row) + begin, fill);
         factor = Rows::row(scores, count, width, !block.begun, kLog2E, running, weights);
       } else {
         factor = Rows::row(scores, count, width, !block.begun, unit * kLog2E, running, weights);

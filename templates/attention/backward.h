@@ -1,6 +1,7 @@
 // Gradients of attention, in blocks of queries and keys, without the matrix of scores in memory.
 //
 //   weights = 2^((q @ k^T * scale + mask - log_sums) * log2(e))       as the forward pass had them
+//   slopes  = 0 where a mask of booleans hides a key, else
 //   slopes  = weights * (noise * (grad_out @ v^T) - sum(grad_out * out))
 //   grad_q  = slopes @ k * scale,  grad_k = slopes^T @ q * scale,  grad_v = (noise * weights)^T @ grad_out
 //
@@ -40,10 +41,13 @@ class Backward {
   float scale;
   Tensor<const T> grad_out, q, k, v, out;
   Tensor<const float> log_sums;
+  bool in_parts = false;  // whether each is two numbers side by side, whose sum it is
   Tensor<const MaskElement> mask;
+  float fill = -kInf<float>;  // the scores where a mask of booleans is false
   Tensor<const bool> kept;
   float keep = 1;
   Tensor<T> grad_q, grad_k, grad_v;
+  Tensor<T> all_slopes = {};  // the gradient of an added mask, not causal; data may be null
 
   void run(int limit) const {
     const int64_t heads = sizes.batch * sizes.kv_heads;
@@ -82,7 +86,7 @@ class Backward {
     Element *queries, *grads, *queries_across, *grads_across;   // of a block of queries, as first operands
     Element *weights, *slopes, *slopes_as_rows;
     float *scores, *products, *grad_q, *grad_k, *grad_v;
-    float log_sums[kQueriesAtOnce], deltas[kQueriesAtOnce];
+    float bases[kQueriesAtOnce], rests[kQueriesAtOnce], deltas[kQueriesAtOnce];  // log_sums are bases + rests
 
     Buffers(const Backward& b, int64_t count) {
       using gemm::aligned_scratch;
@@ -177,7 +181,9 @@ class Backward {
         sum = fma_reg(load_floats(grad + c, sizes.columns - c), load_floats(value + c, sizes.columns - c), sum);
       }
       to.deltas[r] = total_of(sum);
-      to.log_sums[r] = *log_sums.at(b, h, first + r);
+      const float* const sum_of = log_sums.at(b, h, first + r);
+      to.bases[r] = sum_of[0];
+      to.rests[r] = in_parts ? sum_of[1] : 0.0f;
     }
   }
 
@@ -231,15 +237,15 @@ class Backward {
                          Reg<float> (&weight)[kVectors], Reg<float> (&slope)[kVectors]) const {
     const int64_t row = some.first + r, seen = causal ? std::min(count, row + 1 - key) : count;
     float* const scores = to.scores + r * kColumns;
-    if constexpr (kMasked) Rows::add_mask(scores, seen, scale, mask.at(some.batch, some.head, row) + key);
-    const Reg<float> sum = splat_reg(to.log_sums[r]), delta = splat_reg(to.deltas[r]);
+    if constexpr (kMasked) Rows::add_mask(scores, seen, scale, mask.at(some.batch, some.head, row) + key, fill);
+    const Reg<float> base = splat_reg(to.bases[r]), rest = splat_reg(to.rests[r]), delta = splat_reg(to.deltas[r]);
     // The weight of the only key that a row sees is 1, whatever its score: its slope is 0, not a difference of roundings.
     const bool alone = sizes.keys == 1 || (causal && row == 0);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const Reg<float> score = load_reg(scores + v * kLanes), product = load_reg(to.products + r * kColumns + v * kLanes);
       // The difference comes first: it is rounded once.
-      const Reg<float> less = kMasked ? score - sum : fma_reg(score, splat_reg(scale), -sum);
+      const Reg<float> less = (kMasked ? score - base : fma_reg(score, splat_reg(scale), -base)) - rest;
       const Reg<float> power = power_of_two<6>(less * splat_reg(kLog2E));
       if constexpr (dropped) {
         Mask<> stays;
@@ -252,6 +258,14 @@ class Backward {
         slope[v] = Rows::or_else(seen - v * kLanes, power * (product - delta), 0.0f);
       }
       if (alone) slope[v] *= splat_reg(0.0f);  // infinities and NaN become NaN
+      if constexpr (std::is_same_v<MaskElement, bool>) {
+        Mask<> shown;
+        load_unit(mask.at(some.batch, some.head, row) + key + v * kLanes, Rows::first_lanes(seen - v * kLanes).m[0], shown);
+        slope[v] = select(shown, Vec<float>{{slope[v]}}, splat<1>(0.0f)).r[0];
+      }
+      if (all_slopes.data != nullptr) {
+        store_floats(all_slopes.at(some.batch, some.head, row) + key + v * kLanes, slope[v], seen - v * kLanes);
+      }
     }
   }
 

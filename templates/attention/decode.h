@@ -236,7 +236,8 @@ class Decode {
           change(b, h, row, first, 1, keys, kKeys, scores);
           p_.hide(b, h, row, 1, first, stop, [&](int64_t, int64_t key) -> float& { return scores[key]; });
         } else if constexpr (P::kMasked) {
-          Rows::add_mask(scores, count, std::abs(p_.scale), p_.mask.at(b, head_of(shared, r), row_of(r)) + first);
+          Rows::add_mask(scores, count, std::abs(p_.scale), p_.mask.at(b, head_of(shared, r), row_of(r)) + first,
+                         p_.fill);
         }
         factors[r] = Rows::row(scores, count, round_up(keys, OneRow::kColumns), !begun, unit(), running[r],
                                to.weights + r * kKeys);

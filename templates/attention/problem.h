@@ -66,10 +66,14 @@ struct Problem {
   float scale;
   Tensor<const T> q, k, v;
   Tensor<const MaskElement> mask;
+  float fill = -kInf<float>;  // the scores where a mask of booleans is false
   Tensor<const bool> kept;  // where weights are dropped
   float keep = 1;  // the probability of being kept
   Tensor<T> out;
-  Tensor<float> log_sums;  // what the weights of a row were divided by, as a logarithm; data may be null
+  // What the weights of a row were divided by, as a logarithm; data may be null. in_parts: as two numbers side by side,
+  // whose sum it is, for beside a mask of large numbers one number forgets how many keys share the weight.
+  Tensor<float> log_sums;
+  bool in_parts = false;
 
   // Scores of keys that no list has become -infinity; score(r, key) is that of row first + r and key begin + key.
   template <class Score>
@@ -107,7 +111,10 @@ struct Problem {
       // Without a mask the exponent of the base is rounded, and all weights are 2^rest too large.
       const float power = unit * kLog2E, rest = kMasked || total == 0 ? 0.0f : std::fma(base, power, -(base * power));
       const float log_total = std::log(total) - rest / kLog2E;
-      *log_sums.at(b, h, row) = total == 0 && empty != Empty::kNan ? 0.0f : base * unit + log_total;
+      const bool none = total == 0 && empty != Empty::kNan;
+      float* const place = log_sums.at(b, h, row);
+      place[0] = none ? 0.0f : in_parts ? base * unit : base * unit + log_total;
+      if (in_parts) place[1] = none ? 0.0f : total == 0 ? log_total : log_total + std::fma(base, unit, -(base * unit));
     }
   }
 };

@@ -206,9 +206,9 @@ struct Softmax {
     return largest_of(most);
   }
 
-  // scores * scale + mask for the first `keys` keys of a row.
+  // scores * scale + mask for the first `keys` keys of a row; `fill` where a mask of booleans is false.
   template <class T>
-  static void add_mask(float* scores, int64_t keys, float scale, const T* mask) {
+  static void add_mask(float* scores, int64_t keys, float scale, const T* mask, float fill) {
     for (int64_t key = 0; key < keys; key += kLanes) {
       float* const at = scores + key / Micro::kColumns * kPanel + key % Micro::kColumns;
       const Reg<float> score = load_reg(at) * splat_reg(scale);
@@ -216,7 +216,7 @@ struct Softmax {
       if constexpr (std::is_same_v<T, bool>) {
         Mask<> allowed;
         load_unit(mask + key, first_lanes(keys - key).m[0], allowed);
-        value = select(allowed, Vec<float>{{score}}, splat<1>(-kInf<float>)).r[0];
+        value = select(allowed, Vec<float>{{score}}, splat<1>(fill)).r[0];
       } else {
         value = score + load_floats(mask + key, keys - key);
       }
