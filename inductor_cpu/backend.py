@@ -29,6 +29,7 @@ from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.graph.decompositions import decompositions
 from inductor_cpu.graph.dropped_attention import drop_in_attention
 from inductor_cpu.graph.fake_strides import strides_of_eager
+from inductor_cpu.graph.spelled_attention import recognize_attention
 from inductor_cpu.graph.updated import NO_UPDATES, Updates
 from inductor_cpu.graph.zero_points import drop_zero_points
 from inductor_cpu.lower.rules import RULES
@@ -129,11 +130,18 @@ def _differentiate(
         bw_compiler=_GraphCompiler("backward", config, observe),
         inference_compiler=_GraphCompiler("inference", config, observe),
         decompositions=decompositions(RULES),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=functools.partial(_split, config),
         keep_inference_input_mutations=mutations_in_graph,
     )
     with torch._functorch.config.patch(_AUTOGRAD_SETTINGS), strides_of_eager():
         return compiler(gm, example_inputs)
+
+
+def _split(config: Config, gm: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """The forward and the backward graph of one of both directions."""
+    gm.graph.eliminate_dead_code()
+    recognize_attention(gm, functools.partial(attention_kernel, config))
+    return min_cut_rematerialization_partition(gm, *args, **kwargs)
 
 
 class _MisplacedResult(Exception):

@@ -11,6 +11,7 @@ from torch._guards import detect_fake_mode
 
 from inductor_cpu.ir.operators import (
     DEPTHWISE_CONVOLUTION,
+    DRAWN_IN_LOOPS,
     PACKED_CONVOLUTION,
     PACKED_INT_CONVOLUTION,
     PACKED_INT_MM,
@@ -60,6 +61,16 @@ def add(graph: fx.Graph, target: Callable[..., Any], *args: Any, value: Any = No
     node = graph.call_function(target, args, kwargs)
     node.meta["val"] = compute_fake(target, args, kwargs) if value is None else value
     return node
+
+
+#: What was said about a node: who draws its numbers, in which direction it runs, if a checkpoint computes it again.
+_SAID = (DRAWN_IN_LOOPS, "ac_graph_id", "custom", "partitioner_tag", "recompute", "seq_nr", "stack_trace")
+
+
+def carry(before: fx.Node, *nodes: fx.Node) -> None:
+    """Let nodes have what was said about the one whose place they take."""
+    for node in nodes:
+        node.meta.update({key: before.meta[key] for key in _SAID if key in before.meta})
 
 
 def view_again(graph: fx.Graph, view: fx.Node, source: fx.Node) -> fx.Node:

@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 
 from inductor_cpu.graph.decompositions import decompositions
 from inductor_cpu.graph.passes import Prepared, run_passes
+from inductor_cpu.graph.spelled_attention import recognize_attention
 from inductor_cpu.lower.rules import RULES
 
 aten = torch.ops.aten
@@ -64,6 +66,25 @@ class Passed:
     def notes(self) -> str:
         """All notes."""
         return "\n".join(note for p in self.prepared for note in p.notes)
+
+
+def compile_split(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[str]]:
+    """`function` as one that runs its forward and backward graphs with eager operators, split after attention was
+    recognized; the names of the operators of both."""
+    names: list[str] = []
+
+    def compiler(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        names.extend(str(n.target) for n in gm.graph.nodes if n.op == "call_function")
+        call = lambda args: list(_Eager(gm).run(*args))  # noqa: E731
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+    def split(gm: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        recognize_attention(gm, lambda dtype: ("vec_f32" if dtype in TOLERANCES else None, ""))
+        return min_cut_rematerialization_partition(gm, *args, **kwargs)
+
+    backend = aot_autograd(fw_compiler=compiler, partition_fn=split, decompositions=decompositions(RULES))
+    return torch.compile(function, backend=backend), names
 
 
 def compile_passed(model: Callable[..., Any], **options: Any) -> tuple[Callable[..., Any], Passed]:

@@ -1,0 +1,182 @@
+"""Attention that a program spells out and trains: one kernel, its gradients another one, as exact as in eager mode."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import inductor_cpu
+from inductor_cpu.kernels.attention import choose
+from inductor_cpu.targets.cpu import detect
+from inductor_cpu.trace import CompileReport
+from tests.e2e.support import Function, compile_counted
+
+Tensor = torch.Tensor
+
+pytestmark = pytest.mark.skipif(
+    choose(torch.float32, detect()).kernel is None, reason="this CPU has no instruction set with an attention kernel"
+)
+
+
+def operands(dtype: torch.dtype = torch.float32, heads: int = 3, rows: int = 40, keys: int = 57) -> list[Tensor]:
+    """Queries, keys and values as a model has them, (batch, heads, rows, columns), not contiguous."""
+    sizes = (rows, heads, 32), (keys, heads, 32), (keys, heads, 24)
+    return [torch.randn(2, *size).to(dtype).transpose(1, 2).requires_grad_() for size in sizes]
+
+
+def outcomes(function: Function, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The result and the gradients of all inputs that have one, from one seed."""
+    torch.manual_seed(4)
+    out = function(*inputs)
+    marks = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out.dtype)
+    return [out, *torch.autograd.grad(out, [x for x in inputs if x.requires_grad], marks)]
+
+
+def check(function: Function, inputs: Sequence[Tensor], own: bool = True, times: float = 1.5, **options: Any) -> None:
+    """Results and gradients are about as near to fp64 as eager's. own: all products are in kernels of ours."""
+    compiled, reports = compile_counted(function, **options)
+    wide = [x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x for x in inputs]
+    for mine, eager, exact in zip(
+        *(outcomes(f, i) for f, i in ((compiled, inputs), (function, inputs), (function, wide))), strict=True
+    ):
+        assert (mine.dtype, mine.stride()) == (eager.dtype, eager.stride())
+        assert error(mine, exact) <= times * error(eager, exact) + 2e-7
+    assert is_own(reports) == own
+
+
+def error(value: Tensor, exact: Tensor) -> float:
+    return ((value.double() - exact).norm() / exact.norm()).item()
+
+
+def is_own(reports: list[CompileReport]) -> bool:
+    """Whether no product of batches is left to a library, in either direction."""
+    return not any("bmm" in e.op for report in reports for e in report.externs)
+
+
+def scores_of(q: Tensor, k: Tensor) -> Tensor:
+    return torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
+
+
+def weights_of(scores: Tensor) -> Tensor:
+    """As models make them of low precision."""
+    wide = torch.float32 if scores.dtype != torch.float64 else None
+    return F.softmax(scores, dim=-1, dtype=wide).to(scores.dtype)
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scores_of(q, k).softmax(-1) @ v
+
+
+def added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return (weights_of(scores_of(q, k) + mask) @ v).transpose(1, 2).contiguous()
+
+
+def dropped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return (F.dropout(weights_of(scores_of(q, k) + mask), 0.2) @ v).transpose(1, 2).flatten(2)
+
+
+def hidden(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return scores_of(q, k).masked_fill(mask == 0, -math.inf).softmax(-1) @ v
+
+
+def hidden_by_a_number(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask != 0, scores_of(q, k), -1e4).softmax(-1) @ v
+
+
+def in_three_dimensions(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.bmm(torch.bmm(q[0] * 0.3, k[0].mT).softmax(2), v[0])
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (plain, torch.float32),
+        (added, torch.bfloat16),
+        (dropped, torch.float32),
+        (dropped, torch.bfloat16),
+        (dropped, torch.float16),
+        (hidden, torch.float32),
+        (hidden, torch.bfloat16),
+        (hidden_by_a_number, torch.float32),
+        (hidden_by_a_number, torch.float16),
+        (in_three_dimensions, torch.float32),
+    ],
+)
+def test_values_and_gradients_are_as_exact_as_eagers(function: Function, dtype: torch.dtype) -> None:
+    masks = {added: torch.randn(2, 1, 40, 57).to(dtype), dropped: torch.randn(40, 57).to(dtype)}
+    visible = torch.rand(40, 57) < 0.7
+    masks |= dict.fromkeys((hidden, hidden_by_a_number), visible)
+    check(function, [*operands(dtype), *([masks[function]] if function in masks else [])])
+
+
+@pytest.mark.parametrize("options", [{"debug_interpret": True}, {"cpp.simdlen": 256}, {"cpp.threads": 2}], ids=str)
+def test_the_interpreter_other_vectors_and_threads_agree(options: dict[str, Any]) -> None:
+    with inductor_cpu.config.patch(options):
+        check(dropped, [*operands(rows=70, keys=90), torch.randn(3, 1, 90, requires_grad=True)])
+        torch._dynamo.reset()
+        check(hidden, [*operands(rows=70, keys=90), torch.rand(70, 90) < 0.7])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_what_is_added_has_a_gradient(dtype: torch.dtype) -> None:
+    bias = torch.randn(1, 3, 40, 57).to(dtype).requires_grad_()
+    check(lambda *x: (scores_of(x[0], x[1]) + x[3]).softmax(-1) @ x[2], [*operands(dtype), bias])
+    torch._dynamo.reset()
+    check(F.scaled_dot_product_attention, [*operands(dtype), bias])  # torch spells it out
+
+
+@pytest.mark.parametrize("is_added", [False, True])
+def test_rows_without_a_key_are_nan_where_they_are_in_eager_mode(is_added: bool) -> None:
+    visible = torch.rand(40, 57) < 0.5
+    visible[[3, 17]] = False
+    mask = torch.zeros(40, 57).masked_fill(~visible, -math.inf) if is_added else visible
+    function, inputs = (added if is_added else hidden), [*operands(), mask]
+    compiled, reports = compile_counted(function)
+    for mine, eager in zip(outcomes(compiled, inputs), outcomes(function, inputs), strict=True):
+        torch.testing.assert_close(mine, eager, equal_nan=True)
+    assert is_own(reports)
+
+
+def test_the_same_seed_drops_the_same_weights_as_in_eager_mode() -> None:
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        before = F.dropout(q, 0.5)
+        out = F.dropout(scores_of(before, k).softmax(-1), 0.2) @ v
+        return out + F.dropout(out, 0.3)
+
+    check(function, operands())
+
+
+def test_one_compile_serves_any_number_of_rows_and_keys() -> None:
+    compiled, reports = compile_counted(added)
+    for rows, keys in ((8, 9), (30, 70), (33, 64)):
+        inputs = [*operands(rows=rows, keys=keys), torch.randn(2, 1, 1, keys)]
+        for tensor, dim in zip(inputs, (2, 2, 2, 3), strict=True):
+            torch._dynamo.mark_dynamic(tensor, dim)
+        for mine, eager in zip(outcomes(compiled, inputs), outcomes(added, inputs), strict=True):
+            torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-5)
+    assert [report.kind for report in reports] == ["forward", "backward"]
+    assert is_own(reports)
+
+
+def test_gradients_that_the_program_takes_itself() -> None:
+    q, k, v = (x.detach() for x in operands())
+    function = torch.func.grad(lambda *x: plain(*x).sin().sum(), argnums=(0, 1, 2))
+    compiled, reports = compile_counted(function)
+    torch.testing.assert_close(compiled(q, k, v), function(q, k, v))
+    assert is_own(reports)
+
+
+def test_writing_into_a_result_leaves_the_gradients_as_they_are() -> None:
+    compiled, _ = compile_counted(added)
+    inputs, grads = [*operands(), torch.zeros(57)], []
+    for function in (compiled, added):
+        out = function(*inputs)
+        with torch.no_grad():
+            out.mul_(0.0)
+        grads.append(torch.autograd.grad(out, inputs[:3], torch.ones_like(out)))
+    torch.testing.assert_close(*grads)
