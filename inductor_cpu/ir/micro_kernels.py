@@ -79,6 +79,7 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
         MicroKernel("amx_u8", "amx_int8.h", "AmxU8", _U8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8,
                     shifts=True),
         MicroKernel("dot_bf16", "dot_bf16.h", "DotBf16", _BF16, _BF16, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16),
+        MicroKernel("dot_bf16_s8", "dot_bf16_s8.h", "DotBf16S8", _BF16, _S8, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16),
         MicroKernel("vnni_s8", "vnni_avx512.h", "VnniS8", _S8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
         MicroKernel("vnni_u8", "vnni_avx512.h", "VnniU8", _U8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
         MicroKernel("fma_f32", "fma_avx512.h", "FmaF32", _F32, _F32, _F32, 48, 48, 16, 1, "avx512", _FMA),
