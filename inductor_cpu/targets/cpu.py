@@ -107,7 +107,13 @@ class Target:
     def flags(self) -> tuple[str, ...]:
         """Compiler flags of the instruction set, with those of the optional features this CPU has."""
         optional = (flag for feature, flag in self.isa.optional if feature in self.features)
-        return (*self.isa.flags, *optional, *(f"-D{name}" for name in self.isa.defines))
+        defines = (*self.isa.defines, *(("ICPU_SLOW_GATHERS",) if self.has_slow_gathers else ()))
+        return (*self.isa.flags, *optional, *(f"-D{name}" for name in defines))
+
+    @property
+    def has_slow_gathers(self) -> bool:
+        """Whether instructions that gather are slower than a load for each lane, as on CPUs of AMD."""
+        return self.isa.bits > 0 and "AMD" in self.cpu_name
 
     @property
     def has_amx(self) -> bool:

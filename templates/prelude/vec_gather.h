@@ -9,37 +9,87 @@
 namespace icpu {
 
 #if defined(CPU_CAPABILITY_AVX512)
-inline Reg<int32_t> gather_unit(const int32_t* p, const Vec<int64_t>& at, __mmask16 m) {
+inline Reg<int32_t> gather_wanted(const int32_t* p, const Vec<int64_t>& at, __mmask16 m) {
   const __m256i zero = _mm256_setzero_si256();
   const __m256i lo = _mm512_mask_i64gather_epi32(zero, static_cast<__mmask8>(m), (__m512i)at.r[0], p, 4);
   const __m256i hi = _mm512_mask_i64gather_epi32(zero, static_cast<__mmask8>(m >> 8), (__m512i)at.r[1], p, 4);
   return join(lo, hi);
 }
-inline Reg<int64_t> gather_half(const int64_t* p, Reg<int64_t> at, __mmask8 m) {
+inline Reg<int64_t> gather_wanted(const int64_t* p, Reg<int64_t> at, __mmask8 m) {
   return (Reg<int64_t>)_mm512_mask_i64gather_epi64(_mm512_setzero_si512(), m, (__m512i)at, p, 8);
 }
 #else
-inline Reg<int32_t> gather_unit(const int32_t* p, const Vec<int64_t>& at, MaskReg m) {
+inline Reg<int32_t> gather_wanted(const int32_t* p, const Vec<int64_t>& at, MaskReg m) {
   const __m128i zero = _mm_setzero_si128();
   const __m128i lo = _mm256_mask_i64gather_epi32(zero, p, (__m256i)at.r[0], _mm256_castsi256_si128(m), 4);
   const __m128i hi = _mm256_mask_i64gather_epi32(zero, p, (__m256i)at.r[1], _mm256_extracti128_si256(m, 1), 4);
   return join(lo, hi);
 }
-inline Reg<int64_t> gather_half(const int64_t* p, Reg<int64_t> at, Reg<int64_t> m) {
+inline Reg<int64_t> gather_wanted(const int64_t* p, Reg<int64_t> at, Reg<int64_t> m) {
   return (Reg<int64_t>)_mm256_mask_i64gather_epi64(
       _mm256_setzero_si256(), reinterpret_cast<const long long*>(p), (__m256i)at, (__m256i)m, 8);
 }
 #endif
 
+// Where the instruction is slower than a load for each lane (ICPU_SLOW_GATHERS), as on Zen 4. It stays for units of
+// which some lanes are not read.
+#if defined(ICPU_SLOW_GATHERS)
+template <class Word>
+inline ICPU_INLINE __m128i two_words(const Word* p, __m128i at) {
+  Word word[2];
+  std::memcpy(&word[0], p + _mm_cvtsi128_si64(at), sizeof(Word));
+  std::memcpy(&word[1], p + _mm_extract_epi64(at, 1), sizeof(Word));
+  if constexpr (sizeof(Word) == 4) {
+    return _mm_insert_epi32(_mm_cvtsi32_si128(word[0]), word[1], 1);
+  } else {
+    return _mm_insert_epi64(_mm_cvtsi64_si128(word[0]), word[1], 1);
+  }
+}
+inline ICPU_INLINE __m128i four_words(const int32_t* p, __m256i at) {
+  return _mm_unpacklo_epi64(two_words(p, _mm256_castsi256_si128(at)), two_words(p, _mm256_extracti128_si256(at, 1)));
+}
+inline ICPU_INLINE __m256i four_words(const int64_t* p, __m256i at) {
+  return _mm256_set_m128i(two_words(p, _mm256_extracti128_si256(at, 1)), two_words(p, _mm256_castsi256_si128(at)));
+}
+#if defined(CPU_CAPABILITY_AVX512)
+inline Reg<int32_t> gather_all(const int32_t* p, const Vec<int64_t>& at) {
+  const auto eight = [&](__m512i half) ICPU_INLINE {
+    return _mm256_set_m128i(four_words(p, _mm512_extracti64x4_epi64(half, 1)), four_words(p, _mm512_castsi512_si256(half)));
+  };
+  return join(eight((__m512i)at.r[0]), eight((__m512i)at.r[1]));
+}
+inline Reg<int64_t> gather_all(const int64_t* p, Reg<int64_t> at) {
+  const auto places = (__m512i)at;
+  const __m256i lo = four_words(p, _mm512_castsi512_si256(places)), hi = four_words(p, _mm512_extracti64x4_epi64(places, 1));
+  return (Reg<int64_t>)_mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
+}
+#else
+inline Reg<int32_t> gather_all(const int32_t* p, const Vec<int64_t>& at) {
+  return join(four_words(p, (__m256i)at.r[0]), four_words(p, (__m256i)at.r[1]));
+}
+inline Reg<int64_t> gather_all(const int64_t* p, Reg<int64_t> at) { return (Reg<int64_t>)four_words(p, (__m256i)at); }
+#endif
+#endif
+
+// One register of words. wants_all: whether no lane is left out.
+template <class Word, class Places, class M>
+inline auto gather_words(const Word* p, const Places& at, const M& m, [[maybe_unused]] bool wants_all) {
+#if defined(ICPU_SLOW_GATHERS)
+  if (wants_all) return gather_all(p, at);
+#endif
+  return gather_wanted(p, at, m);
+}
+
 template <class T>
 inline value_t<T> gather_lanes(const T* p, const Vec<int64_t>& at, MaskReg m) {
+  [[maybe_unused]] const bool all = bits_of_mask(m) == (uint64_t{1} << kLanes) - 1;
   if constexpr (sizeof(T) == 4) {
-    return {{bits_as<Reg<T>>(gather_unit(reinterpret_cast<const int32_t*>(p), at, m))}};
+    return {{bits_as<Reg<T>>(gather_words(reinterpret_cast<const int32_t*>(p), at, m, all))}};
   } else if constexpr (sizeof(T) == 8) {
     const auto* q = reinterpret_cast<const int64_t*>(p);
     return {
-        {bits_as<Reg<T>>(gather_half(q, at.r[0], mask_part<int64_t>(m, 0))),
-         bits_as<Reg<T>>(gather_half(q, at.r[1], mask_part<int64_t>(m, 1)))}};
+        {bits_as<Reg<T>>(gather_words(q, at.r[0], mask_part<int64_t>(m, 0), all)),
+         bits_as<Reg<T>>(gather_words(q, at.r[1], mask_part<int64_t>(m, 1), all))}};
   } else {
     const auto offset = spill(at);
     T lane[kLanes];

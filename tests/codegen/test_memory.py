@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache, partial
 
 import pytest
@@ -10,9 +11,10 @@ import torch
 from inductor_cpu.ir.index import Expr, Func, loop_var, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import LOOP_DTYPES
+from inductor_cpu.targets import cpu
 
 from .build import BOOL, F32, F64, I32, I64, Build
-from .harness import Library
+from .harness import Library, target
 
 DTYPES = sorted(LOOP_DTYPES, key=str)
 N = size_symbol("n")
@@ -261,6 +263,24 @@ def cast_input(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor(
         [info.min, info.max, 0, 1, 2, 3, 127 if info.max > 126 else 1, info.max // 3, info.max // 2] * 3, dtype=dtype
     )
+
+
+@pytest.mark.parametrize("cpu_name", ["AMD EPYC", "Intel(R) Xeon(R)"])
+def test_gathers_are_the_same_by_an_instruction_and_by_loads_of_lanes(
+    isa: str, cpu_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = dataclasses.replace(cpu.detect(), cpu_name=cpu_name)
+    monkeypatch.setattr(cpu, "detect", lambda: machine)
+    assert ("-DICPU_SLOW_GATHERS" in target(isa).flags) == (isa != "scalar" and "AMD" in cpu_name)
+    own = {(k, t): BY_DTYPE[k](isa, t) for k in ("gather_load", "masked_gather") for t in DTYPES}
+    library = Library(isa, own.values())
+    for (kind, dtype), kernel in own.items():
+        for n in (1, 16, 37):
+            x, k, m = values(dtype, 4 * n + 8), torch.randperm(n), torch.rand(n) < 0.5
+            ins, want = expect_by_dtype(kind, x, k, m, n)
+            got = output(dtype, 2 * n + 40)
+            library.run(kernel, *ins, got, sizes=[n])
+            torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
