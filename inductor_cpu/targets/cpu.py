@@ -112,7 +112,8 @@ class Target:
 
     @property
     def has_slow_gathers(self) -> bool:
-        """Whether instructions that gather are slower than a load for each lane, as on CPUs of AMD."""
+        """Whether instructions that gather and scatter are slower than a load or store for each lane, as on CPUs of
+        AMD."""
         return self.isa.bits > 0 and "AMD" in self.cpu_name
 
     @property

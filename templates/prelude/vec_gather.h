@@ -31,8 +31,8 @@ inline Reg<int64_t> gather_wanted(const int64_t* p, Reg<int64_t> at, Reg<int64_t
 }
 #endif
 
-// Where the instruction is slower than a load for each lane (ICPU_SLOW_GATHERS), as on Zen 4. It stays for units of
-// which some lanes are not read.
+// Where instructions that gather and scatter are slower than a load or store for each lane (ICPU_SLOW_GATHERS), as on
+// Zen 4. They stay for units of which some lanes do not take part.
 #if defined(ICPU_SLOW_GATHERS)
 template <class Word>
 inline ICPU_INLINE __m128i two_words(const Word* p, __m128i at) {
@@ -247,13 +247,51 @@ inline void each_lane(
 }
 
 #if defined(CPU_CAPABILITY_AVX512)
+#if defined(ICPU_SLOW_GATHERS)
+template <class Word>
+inline ICPU_INLINE void put_word(Word* p, int64_t at, Word value) {
+  std::memcpy(p + at, &value, sizeof(Word));
+}
+inline ICPU_INLINE void put_quarter(int32_t* p, __m256i at, __m128i v) {
+  const __m128i first = _mm256_castsi256_si128(at), second = _mm256_extracti128_si256(at, 1);
+  put_word(p, _mm_cvtsi128_si64(first), _mm_cvtsi128_si32(v));
+  put_word(p, _mm_extract_epi64(first, 1), _mm_extract_epi32(v, 1));
+  put_word(p, _mm_cvtsi128_si64(second), _mm_extract_epi32(v, 2));
+  put_word(p, _mm_extract_epi64(second, 1), _mm_extract_epi32(v, 3));
+}
+inline ICPU_INLINE void put_quarter(int64_t* p, __m128i at, __m128i v) {
+  put_word<int64_t>(p, _mm_cvtsi128_si64(at), _mm_cvtsi128_si64(v));
+  put_word<int64_t>(p, _mm_extract_epi64(at, 1), _mm_extract_epi64(v, 1));
+}
+inline void scatter_all(int32_t* p, const Vec<int64_t>& at, Reg<int32_t> v) {
+  const auto low = (__m512i)at.r[0], high = (__m512i)at.r[1], value = (__m512i)v;
+  put_quarter(p, _mm512_castsi512_si256(low), _mm512_castsi512_si128(value));
+  put_quarter(p, _mm512_extracti64x4_epi64(low, 1), _mm512_extracti32x4_epi32(value, 1));
+  put_quarter(p, _mm512_castsi512_si256(high), _mm512_extracti32x4_epi32(value, 2));
+  put_quarter(p, _mm512_extracti64x4_epi64(high, 1), _mm512_extracti32x4_epi32(value, 3));
+}
+inline void scatter_all(int64_t* p, Reg<int64_t> at, Reg<int64_t> v) {
+  const auto place = (__m512i)at, value = (__m512i)v;
+  put_quarter(p, _mm512_castsi512_si128(place), _mm512_castsi512_si128(value));
+  put_quarter(p, _mm512_extracti64x2_epi64(place, 1), _mm512_extracti64x2_epi64(value, 1));
+  put_quarter(p, _mm512_extracti64x2_epi64(place, 2), _mm512_extracti64x2_epi64(value, 2));
+  put_quarter(p, _mm512_extracti64x2_epi64(place, 3), _mm512_extracti64x2_epi64(value, 3));
+}
+#endif
+
 inline void scatter_unit(int32_t* p, const Vec<int64_t>& at, Reg<int32_t> v, __mmask16 m) {
+#if defined(ICPU_SLOW_GATHERS)
+  if (m == 0xffff) return scatter_all(p, at, v);
+#endif
   const __m256i high = _mm512_extracti64x4_epi64((__m512i)v, 1);
   _mm512_mask_i64scatter_epi32(
       p, static_cast<__mmask8>(m), (__m512i)at.r[0], _mm512_castsi512_si256((__m512i)v), 4);
   _mm512_mask_i64scatter_epi32(p, static_cast<__mmask8>(m >> 8), (__m512i)at.r[1], high, 4);
 }
 inline void scatter_half(int64_t* p, Reg<int64_t> at, Reg<int64_t> v, __mmask8 m) {
+#if defined(ICPU_SLOW_GATHERS)
+  if (m == 0xff) return scatter_all(p, at, v);
+#endif
   _mm512_mask_i64scatter_epi64(p, m, (__m512i)at, (__m512i)v, 8);
 }
 #endif

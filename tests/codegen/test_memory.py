@@ -266,13 +266,13 @@ def cast_input(dtype: torch.dtype) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("cpu_name", ["AMD EPYC", "Intel(R) Xeon(R)"])
-def test_gathers_are_the_same_by_an_instruction_and_by_loads_of_lanes(
+def test_gathers_and_scatters_are_the_same_by_an_instruction_and_lane_by_lane(
     isa: str, cpu_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = dataclasses.replace(cpu.detect(), cpu_name=cpu_name)
     monkeypatch.setattr(cpu, "detect", lambda: machine)
     assert ("-DICPU_SLOW_GATHERS" in target(isa).flags) == (isa != "scalar" and "AMD" in cpu_name)
-    own = {(k, t): BY_DTYPE[k](isa, t) for k in ("gather_load", "masked_gather") for t in DTYPES}
+    own = {(k, t): BY_DTYPE[k](isa, t) for k in BY_DTYPE if "gather" in k or "scatter" in k for t in DTYPES}
     library = Library(isa, own.values())
     for (kind, dtype), kernel in own.items():
         for n in (1, 16, 37):
