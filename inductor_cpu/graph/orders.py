@@ -71,8 +71,9 @@ def in_format_of(result: Tensor, x: Tensor) -> Tensor:
 
 
 def _laid_out(result: Tensor, order: Order) -> Tensor:
-    back = [list(order).index(d) for d in range(result.dim())]
-    return result.permute(*order).contiguous().permute(back)
+    order = list(order)
+    back = [order.index(d) for d in range(result.dim())]
+    return result.permute(order).contiguous().permute(back)
 
 
 def _flat(args: Sequence[Any]) -> list[Any]:

@@ -181,6 +181,17 @@ def test_gradients_of_losses_have_the_strides_of_eager_whatever_their_operands_h
             assert actual.stride() == expected.stride(), (given.stride(), x.stride())
 
 
+@pytest.mark.parametrize("shape", [(), (0, 3)], ids=["no dimensions", "no elements"])
+def test_gradients_of_a_loss_of_one_element_or_none(shape: tuple[int, ...]) -> None:
+    def gradient(given: Tensor, x: Tensor) -> Tensor:
+        return aten.binary_cross_entropy_backward(given, x, x, None, MEAN)
+
+    given, x = torch.ones(()), torch.rand(shape, generator=RANDOM)
+    with torch.no_grad():
+        actual = torch.compile(gradient, backend="icpu", options={"debug_interpret": True})(given, x)
+        assert_same(actual, gradient(given, x))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_results_have_the_strides_of_eager(name: str) -> None:
     with torch.no_grad():
