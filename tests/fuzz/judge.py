@@ -176,7 +176,7 @@ def _floored(x: Tensor) -> Tensor:
 
 def _largest(x: Tensor) -> float:
     """The largest magnitude of finite numbers."""
-    finite = x[torch.isfinite(x)].abs()
+    finite = x[torch.isfinite(x)].double().abs()
     return float(finite.max()) if finite.numel() else 0.0
 
 
