@@ -99,14 +99,14 @@ def runs(
     return found
 
 
-@pytest.mark.parametrize("dtype", ADDED, ids=str)
-def test_owners_add_all_elements_that_meet(library: Library, isa: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("way", "dtype"), [*(("add", t) for t in ADDED), *(("pieces", t) for t in SUMMED)], ids=str)
+def test_owners_and_pieces_add_all_elements_that_meet(library: Library, isa: str, way: str, dtype: torch.dtype) -> None:
     for n in (1, 16, 37, 3000):
         k, x, y = torch.randint(0, PLACES, (n,)), numbers(dtype, n), numbers(dtype, PLACES)
         want = y.clone()
         for place, value in zip(k.tolist(), x, strict=True):
             step(want, place, value)
-        for found in runs(library, kernels(isa)[f"add {dtype}"], [k, x], y, n):
+        for found in runs(library, kernels(isa)[f"{way} {dtype}"], [k, x], y, n):
             assert torch.equal(found, want)
 
 
@@ -127,17 +127,6 @@ def test_the_last_of_elements_that_meet_stays_with_owners(library: Library, isa:
         want[place] = value
     for found in runs(library, kernels(isa)[f"last {dtype}"], [k, x], y, 3000):
         assert torch.equal(found, want)
-
-
-@pytest.mark.parametrize("dtype", SUMMED, ids=str)
-def test_pieces_add_all_elements_that_meet(library: Library, isa: str, dtype: torch.dtype) -> None:
-    for n in (1, 16, 37, 3000):
-        k, x, y = torch.randint(0, PLACES, (n,)), numbers(dtype, n), numbers(dtype, PLACES)
-        want = y.clone()
-        for place, value in zip(k.tolist(), x, strict=True):
-            step(want, place, value)
-        for found in runs(library, kernels(isa)[f"pieces {dtype}"], [k, x], y, n):
-            assert torch.equal(found, want)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
