@@ -20,6 +20,7 @@ from inductor_cpu.ir.rewrite import Copier, Editor, operands
 from inductor_cpu.schedule.flat import expressions, fixes_order, merge_loops, substitute_loops
 from inductor_cpu.schedule.lifetimes import Lifetimes
 from inductor_cpu.schedule.points import Alignment, align, linear
+from inductor_cpu.schedule.rows import in_digits, over_whole_rows
 from inductor_cpu.schedule.uses import defined_symbols, reads_of, writes_of
 
 MAX_INSTRUCTIONS = 320
@@ -240,7 +241,8 @@ def join(group: Group, nest: LoopNest, names: Iterator[str]) -> str | None:
     if group.gemm is not None:
         if nest.reduce_dims:
             return "a reduction needs more than a block of a matrix product"
-        nest = merge_loops(nest)  # one loop over rows that two loops make, as the product has it
+        # One loop over rows that two loops make, as the product has it, and more than one where it has them otherwise.
+        nest = in_digits(merge_loops(nest), group.writes, names)
     reason = "no common buffer gives the same points"
     for buffer in _shared(group, nest):
         plan = _aligned(group, nest, buffer, names)
@@ -248,8 +250,11 @@ def join(group: Group, nest: LoopNest, names: Iterator[str]) -> str | None:
             continue
         moved_group, moved_nest = plan
         if group.gemm is not None and moved_group.outer != group.outer:
-            reason = "it would cut the rows or columns of a matrix product"
-            continue
+            whole = over_whole_rows(moved_nest, group.outer, moved_group.outer)
+            if whole is None:
+                reason = "it would cut the columns of a matrix product"
+                continue
+            moved_group, moved_nest = group, whole
         fused = _merge(moved_group, moved_nest)
         if isinstance(fused, str):
             reason = fused

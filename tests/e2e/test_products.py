@@ -303,3 +303,47 @@ def test_a_product_that_overwrites_its_argument_reads_it_first(dtype: torch.dtyp
     with torch.no_grad():
         torch.compile(step, backend="icpu")(changed)
         torch.testing.assert_close(changed, step(x))
+
+
+class Windows(nn.Module):
+    """A linear over windows of 2 x 3 pixels, which are put back into images, and a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(32, 48)
+
+    def forward(self, x: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+        parts = self.linear(x).view(-1, 4, 5, 2, 3, 48)
+        return image + parts.permute(0, 1, 3, 2, 4, 5).reshape(-1, 8, 15, 48)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_permutes_the_rows_of_a_product_is_its_epilogue(dynamic: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    module = prepare(Windows()).to(dtype)
+    compiled, reports = compile_counted(module, dynamic=dynamic)
+    exact = Windows().double().requires_grad_(False)
+    exact.load_state_dict(module.state_dict())
+    for batch in (1, 3):
+        x, image = torch.randn(batch * 20, 6, 32).to(dtype), torch.randn(batch, 8, 15, 48).to(dtype)
+        with torch.no_grad():
+            eager, result, right = module(x, image), compiled(x, image), exact(x.double(), image.double())
+        assert result.stride() == eager.stride()
+        assert error(result, right) <= 1.2 * error(eager, right) + 1e-7
+    # With sizes that are not known nothing shows that the rows are those of whole windows.
+    assert dynamic or all((len(report.kernels), len(report.externs)) == (1, 0) for report in reports)
+
+
+def test_what_cuts_the_columns_of_a_product_is_a_kernel_of_its_own() -> None:
+    torch.manual_seed(0)
+    module = prepare(nn.Sequential(nn.Linear(32, 48), nn.Unflatten(-1, (3, 16))))
+
+    def heads(x: torch.Tensor) -> torch.Tensor:
+        return module(x).transpose(1, 2).contiguous() * 2
+
+    compiled, reports = compile_counted(heads)
+    x = torch.randn(4, 17, 32).bfloat16()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), heads(x))
+    assert [len(report.kernels) for report in reports] == [2]
