@@ -170,6 +170,7 @@ def _compile(
             choice.why_not_pack,
             choice.micro_kernel,
             choice.convolution_kernel,
+            choice.kernel_per_call,
             functools.partial(attention_kernel, config),
             once=config.cpp.drop_original_weights,
             eager_random=config.fallback_random,
@@ -249,6 +250,17 @@ class _LinearChoice:
         features = _target(self._config).features
         wins = linear.wins_convolution(kernel, window, channels, columns, self._blocking, features)
         return kernel if wins else None
+
+    def kernel_per_call(
+        self, rows: int | None, inner: int, columns: int, dtype: torch.dtype, weight: torch.dtype | None = None
+    ) -> str | None:
+        """The micro kernel that computes a product even if its second operand is packed at each call; None for the
+        BLAS."""
+        target = _target(self._config)
+        shape = linear.Shape(rows, inner, columns, dtype, weight or dtype)
+        own = linear.choose_own(shape, usable_micro_kernels(target), self._blocking)
+        pays = own is not None and linear.pays_per_call(own.implementation, rows, target.features)
+        return own.implementation if own is not None and pays else None
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:

@@ -17,11 +17,21 @@ from inductor_cpu.ir.nodes import Patches
 #: The templates of convolutions: windows that are copied, and shifted images.
 _WINDOWS = ("../gemm/patches.h", "../gemm/shifted.h")
 
+#: That of batches.
+_BATCH = "../gemm/batch.h"
+
 
 def headers_of(product: Product) -> list[str]:
     """The templates that a product needs, relative to the folder of the prelude."""
-    windows = [] if isinstance(product.a, View) else [_WINDOWS[product.a.pieces.count > 1]]
-    return [*windows, f"../gemm/{MICRO_KERNELS[product.micro_kernel].header}"]
+    if isinstance(product.a, View):
+        around = [_BATCH] if _is_batch(product) else []
+    else:
+        around = [_WINDOWS[product.a.pieces.count > 1]]
+    return [*around, f"../gemm/{MICRO_KERNELS[product.micro_kernel].header}"]
+
+
+def _is_batch(product: Product) -> bool:
+    return isinstance(product.a, View) and len(product.a.sizes) == 3
 
 
 def emit_product(
@@ -31,7 +41,7 @@ def emit_product(
     the first row and of the row after the last one, in one thread, if not all are wanted."""
     values, micro = loops.values, MICRO_KERNELS[product.micro_kernel]
     kind = f"icpu::gemm::{micro.code}"
-    rows, depth = (values.expr(size) for size in product.a.sizes)
+    *batch, rows, depth = (values.expr(size) for size in product.a.sizes)
     view = product.a if isinstance(product.a, View) else product.a.image
     b = values.address(product.b, product.columns * 0)
     threads = "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
@@ -44,6 +54,9 @@ def emit_product(
     if isinstance(product.a, Patches) and product.a.pieces.count > 1:
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"
         call = f"icpu::gemm::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"
+    elif batch:
+        _emit_pack(product, kind, values, writer, bounds)
+        call = f"icpu::gemm::multiply_batch<{kind}>({batch[0]}, {{rows, columns, depth}}, {b}, {threads}, pack"
     else:
         _emit_pack(product, kind, values, writer, bounds)
         call = f"icpu::gemm::multiply<{kind}>({{rows, columns, depth}}, {b}, {threads}, pack"
@@ -58,13 +71,18 @@ def emit_product(
 
 def _emit_pack(product: Product, kind: str, values: Values, writer: Writer, bounds: tuple[str, str] | None) -> None:
     """The function that packs rows of the first operand."""
-    head = "const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, "
+    of = "const int64_t n, " if _is_batch(product) else ""
+    head = (
+        f"const auto pack = [&]({of}const int64_t first, const int64_t height, const int64_t from, const int64_t part, "
+    )
     with writer.block(f"{head}{kind}::Element* out) ICPU_INLINE", "};"):
         if isinstance(product.a, Patches):
             writer.line(f"windows.pack<{kind}>(a, first, height, from, part, out);")
         else:
-            leading, first = values.expr(product.a.strides[0]), "first" if bounds is None else f"({bounds[0]} + first)"
-            writer.line(f"{kind}::pack(a + {first} * {leading} + from, {leading}, height, part, out);")
+            *apart, leading = (values.expr(stride) for stride in product.a.strides[:-1])
+            start = "first" if bounds is None else f"({bounds[0]} + first)"
+            start = f"n * {apart[0]} + {start} * {leading}" if apart else f"{start} * {leading}"
+            writer.line(f"{kind}::pack(a + {start} + from, {leading}, height, part, out);")
 
 
 def _windows(patches: Patches, values: Values) -> str:

@@ -12,6 +12,7 @@ from torch._guards import detect_fake_mode
 from inductor_cpu.ir.operators import (
     DEPTHWISE_CONVOLUTION,
     DRAWN_IN_LOOPS,
+    PACKED_BMM,
     PACKED_CONVOLUTION,
     PACKED_INT_CONVOLUTION,
     PACKED_INT_MM,
@@ -27,7 +28,9 @@ RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 TRANSPOSES = (aten.permute.default, aten.t.default, aten.transpose.int)
 
 #: Ours that take any strides.
-_OWN = (DEPTHWISE_CONVOLUTION, PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR)
+_OWN = (
+    DEPTHWISE_CONVOLUTION, PACKED_BMM, PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR,
+)  # fmt: skip
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 

@@ -68,7 +68,7 @@ def pack_linears(
         reason = refusal(node, weights) or kept[node]
         own = _choose(node, micro_kernel) if reason is None else None
         if own is None:
-            reason = reason or _why_not_onednn(node) or why_not(*_shape(node))
+            reason = reason or _why_not_onednn(node) or why_not(*product_shape(node))
         if reason is not None:
             refused.append(Refusal(node.name, reason))
             continue
@@ -82,11 +82,18 @@ def pack_linears(
 
 
 def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
-    """Why a matrix product cannot be packed; None when it can."""
-    bias, x, weight = operands(product)
-    value, kernel = fake(x), fake(weight)
+    """Why the static weight of a matrix product cannot be packed; None when it can."""
+    weight = operands(product)[2]
     if weight not in weights:
         return "its weight is not static"
+    too_large = None if is_cast_of_bytes(weight) else growth_reason(weight)
+    return why_not_a_linear(product) or too_large
+
+
+def why_not_a_linear(product: fx.Node) -> str | None:
+    """Why a matrix product is no linear layer of floats with a weight of known size; None when it is one."""
+    bias, x, weight = operands(product)
+    value, kernel = fake(x), fake(weight)
     if product.kwargs:
         return "it scales its operands (beta, alpha)"
     if value.dtype != kernel.dtype or value.dtype not in (torch.float32, torch.bfloat16, torch.float16):
@@ -97,7 +104,7 @@ def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
         return "its input is empty"
     if bias is not None and not _is_row(bias, kernel.shape[1], value.dtype):
         return "its bias is not one row of the weight's dtype"
-    return None if is_cast_of_bytes(weight) else growth_reason(weight)
+    return None
 
 
 def _read_otherwise(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
@@ -105,7 +112,7 @@ def _read_otherwise(product: fx.Node, weights: frozenset[fx.Node]) -> str | None
     return f"its weight is read unpacked by {others[0].name} too, and would be in memory twice" if others else None
 
 
-def _shape(product: fx.Node) -> tuple[int | None, int, int, torch.dtype]:
+def product_shape(product: fx.Node) -> tuple[int | None, int, int, torch.dtype]:
     """(rows or None when unknown, inner size, columns, dtype)."""
     _, x, weight = operands(product)
     rows, (inner, columns) = fake(x).shape[0], fake(weight).shape
@@ -114,7 +121,7 @@ def _shape(product: fx.Node) -> tuple[int | None, int, int, torch.dtype]:
 
 def _choose(product: fx.Node, micro_kernel: MicroKernelChoice) -> str | None:
     """The micro kernel for a product: one that reads bytes if the weight is a cast of bytes."""
-    shape = _shape(product)
+    shape = product_shape(product)
     if is_cast_of_bytes(operands(product)[2]) and (own := micro_kernel(*shape, torch.int8)) is not None:
         return own
     return micro_kernel(*shape, shape[-1]) if growth_reason(operands(product)[2]) is None else None

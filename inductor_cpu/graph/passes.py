@@ -21,6 +21,7 @@ from inductor_cpu.graph.flex import mark_flexible
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.kept_bytes import keep_bytes
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
+from inductor_cpu.graph.per_call import pack_per_call
 from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
 from inductor_cpu.graph.random import draw_in_loops
@@ -64,13 +65,15 @@ def run_passes(
     why_not_pack: WhyNotPack = always_pack,
     micro_kernel: MicroKernelChoice = no_micro_kernel,
     convolution_kernel: ConvolutionKernelChoice = no_micro_kernel,
+    kernel_per_call: MicroKernelChoice = no_micro_kernel,
     attention_kernel: AttentionChoice = no_attention_kernel,
     once: bool = False,
     eager_random: bool = True,
 ) -> Prepared:
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
     inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of
-    linears) or `convolution_kernel` names one. `attention_kernel` decides about attention in every graph. once: no
+    linears) or `convolution_kernel` names one. `kernel_per_call` decides about products that would be packed at each
+    call, `attention_kernel` about attention in every graph. once: no
     weight is to be in memory both as it is and packed. eager_random: random numbers are those of eager mode."""
     gm.graph.eliminate_dead_code()
     if not eager_random:
@@ -82,6 +85,7 @@ def run_passes(
     recognize_attention(gm, attention_kernel)
     if not prepack or not static_inputs:
         expand_quantization(gm)
+        pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call)
         return Prepared(gm, None, tuple(attention))
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)
@@ -102,6 +106,7 @@ def run_passes(
         spreader.changed(part, before)
     convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
+    pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call)
     linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
     integers, some = pack_int_products(gm, weight_only(gm, static_inputs), micro_kernel, once)
     linears, more = linears + integers + quantized, [*more, *some]

@@ -161,12 +161,14 @@ def _scale_and_bias(graph: fx.Graph, last: fx.Node, bias: Any) -> tuple[fx.Node 
 
 
 def pack(graph: fx.Graph, weight: fx.Node, name: str) -> fx.Node:
-    """A (columns, depth) weight in the layout of a micro kernel."""
+    """A (columns, depth) weight in the layout of a micro kernel; those of a (batch, columns, depth) one after the
+    other."""
     micro = MICRO_KERNELS[name]
-    columns, depth = (int(s) for s in fake(weight).shape)
+    columns, depth = (int(s) for s in fake(weight).shape[-2:])
+    batch = fake(weight).dim() - 2
     more_columns, more_depth = -columns % micro.columns, -depth % micro.step
     if more_columns or more_depth:
         weight = add(graph, aten.constant_pad_nd.default, weight, [0, more_depth, 0, more_columns])
-    split = add(graph, aten.reshape.default, weight, list(micro.split_shape(columns, depth)))
-    ordered = add(graph, aten.permute.default, split, list(ORDER))
+    split = add(graph, aten.reshape.default, weight, [-1] * batch + list(micro.split_shape(columns, depth)))
+    ordered = add(graph, aten.permute.default, split, [*range(batch), *(batch + d for d in ORDER)])
     return add(graph, aten.clone.default, ordered, memory_format=torch.contiguous_format)

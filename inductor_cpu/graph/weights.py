@@ -16,7 +16,13 @@ import torch
 from torch import fx
 
 from inductor_cpu.graph.edit import RESHAPES, args_of
-from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR
+from inductor_cpu.ir.operators import (
+    PACKED_BMM,
+    PACKED_CONVOLUTION,
+    PACKED_INT_CONVOLUTION,
+    PACKED_INT_MM,
+    PACKED_LINEAR,
+)
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -50,7 +56,7 @@ _LAYOUT_HINTS: dict[Any, int] = {
 _PACKERS = {*_LAYOUT_HINTS, mkldnn._reorder_convolution_transpose_weight.default}
 
 #: Operators of ours whose second operand is a packed weight.
-_PRODUCTS = {PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR}
+_PRODUCTS = {PACKED_BMM, PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR}
 
 #: Operators that read rows of a table.
 _LOOKUPS = {aten.embedding.default, aten.gather.default, aten.index.Tensor, aten.index_select.default}

@@ -17,7 +17,7 @@ from inductor_cpu.ir.attention import attend, attend_backward
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.interpret_loops import Memory, Tensor, run_nest
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, View
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack_each
 from inductor_cpu.ir.nodes import Attention, AttentionBackward, Blocks, Extern, Gemm, Patches, Program, Ranking, leaves
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from inductor_cpu.ir.strided import with_strides
@@ -146,8 +146,8 @@ class _Run:
         if isinstance(node.a, Patches):
             b = unpack_windows(row, packed, columns, node.a.pieces)
         else:
-            b = unpack(packed, columns, a.shape[1])
-        return a.to(total) @ b.to(total).t()
+            b = unpack_each(packed, columns, a.shape[-1])
+        return (a.to(total) @ b.to(total).mT).reshape(-1, columns)
 
     def attend(self, node: Attention) -> None:
         q, k, v = self.view(node.q), self.view(node.k), self.view(node.v)

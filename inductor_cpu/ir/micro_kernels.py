@@ -107,6 +107,14 @@ def pack(row: MicroKernel, weight: torch.Tensor) -> torch.Tensor:
     return padded.reshape(row.split_shape(columns, depth)).permute(ORDER).contiguous()
 
 
+def unpack_each(packed: torch.Tensor, columns: int, depth: int) -> torch.Tensor:
+    """The (columns, depth) matrix in a packed operand, or (batch, columns, depth) of a batch of them."""
+    if packed.dim() == len(ORDER):
+        return unpack(packed, columns, depth)
+    each = [unpack(one, columns, depth) for one in packed]
+    return torch.stack(each) if each else packed.new_empty((0, columns, depth))
+
+
 def unpack(packed: torch.Tensor, columns: int, depth: int) -> torch.Tensor:
     """The (columns, depth) matrix in a packed operand."""
     panels, steps, tiles, groups, tile, pair = packed.shape

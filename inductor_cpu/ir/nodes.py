@@ -90,8 +90,9 @@ class Patches:
 class Gemm:
     """accumulator[m, n] = sum over k of a[m, k] * b[k, n], in the micro kernel's `total`, by a generated kernel.
 
-    a: a view (rows, depth) with stride 1 along the depth, or the windows of a convolution. b: a buffer packed for the
-    micro kernel of this name. The accumulator (kind "accumulator", of that dtype) never is in memory as a whole:
+    a: a view (rows, depth) with stride 1 along the depth, or the windows of a convolution; or a view (batch, rows,
+    depth), and then m counts the rows of all the batch. b: a buffer packed for the micro kernel of this name, for each
+    of the batch one after the other. The accumulator (kind "accumulator", of that dtype) never is in memory as a whole:
     exactly one nest, without reduction loops, loads it, and becomes the epilogue of the kernel."""
 
     name: str

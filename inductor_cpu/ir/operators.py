@@ -12,7 +12,7 @@ import torch
 
 from inductor_cpu.errors import UserError
 from inductor_cpu.ir.attention import attend, attend_backward, by_rows
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack, unpack_each
 from inductor_cpu.ir.windows import pieces_of, unpack_windows
 
 NAMESPACE = "icpu"
@@ -46,6 +46,36 @@ def _(
     micro_kernel: str,
 ) -> torch.Tensor:
     return x.new_empty((x.shape[0], columns))
+
+
+@torch.library.custom_op(f"{NAMESPACE}::packed_bmm", mutates_args=())
+def packed_bmm(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    added: torch.Tensor | None,
+    beta: float,
+    alpha: float,
+    columns: int,
+    micro_kernel: str,
+) -> torch.Tensor:
+    """alpha * (x @ packed) + beta * added: x (batch, rows, depth), as many packed operands of `columns` columns, which
+    follow each other, and what broadcasts to the result (batch, rows, columns); in float32, rounded once to the type of
+    x."""
+    product = alpha * (x.float() @ unpack_each(packed, columns, x.shape[2]).float().mT)
+    return (product if added is None else product + beta * added.float()).to(x.dtype)
+
+
+@packed_bmm.register_fake
+def _(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    added: torch.Tensor | None,
+    beta: float,
+    alpha: float,
+    columns: int,
+    micro_kernel: str,
+) -> torch.Tensor:
+    return x.new_empty((*x.shape[:2], columns))
 
 
 @torch.library.custom_op(f"{NAMESPACE}::packed_int_mm", mutates_args=())
@@ -348,6 +378,7 @@ DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default
 PACKED_INT_MM = torch.ops.icpu.packed_int_mm.default
 SYMMETRIC = torch.ops.icpu.symmetric.default
 PACKED_INT_CONVOLUTION = torch.ops.icpu.packed_int_convolution.default
+PACKED_BMM = torch.ops.icpu.packed_bmm.default
 PACKED_LINEAR = torch.ops.icpu.packed_linear.default
 
 #: In the meta of a random operator: loops compute its numbers.

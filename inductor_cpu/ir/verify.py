@@ -177,7 +177,7 @@ class _ProgramCheck:
         self.view(check, view)
         self.read(check, node.b)
         check.require(node.micro_kernel in MICRO_KERNELS, f"there is no micro kernel {node.micro_kernel}")
-        check.require(len(view.sizes) == (2 if view is node.a else 4), "its first operand has the wrong rank")
+        check.require(len(view.sizes) in ((2, 3) if view is node.a else (4,)), "its first operand has the wrong rank")
         check.require(view.strides[-1] == 1, "its first operand has no contiguous rows")
         if isinstance(node.a, Patches) and node.a.outside:
             dtype = self.program.buffer(view.buffer).dtype

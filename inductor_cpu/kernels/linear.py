@@ -77,6 +77,13 @@ _CONVOLUTIONS: Mapping[str, str | None] = {
     "fma_f16_avx2": "avx_ne_convert",
 }
 
+#: The micro kernels that are several times as fast as the BLAS, on CPUs without a feature: those without instructions
+#: for a type. Others gain a tenth in large products and lose in small ones what packing takes.
+_PER_CALL: Mapping[str, str] = {name: feature for name, feature in _CONVOLUTIONS.items() if feature is not None}
+
+#: From so many rows on packing pays.
+_LEAST_ROWS_PER_CALL = 4
+
 #: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, and start sooner: small
 #: images gain.
 _OF_PIXELS = frozenset({"fma_f32"})
@@ -109,6 +116,12 @@ def wins_convolution(
     if name in _OF_PIXELS:
         return window == 1
     return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features
+
+
+def pays_per_call(name: str, rows: int | None, features: Collection[str]) -> bool:
+    """Whether a micro kernel beats the BLAS even if it packs the second operand at each call. features: of the CPU."""
+    few = rows is not None and rows < _LEAST_ROWS_PER_CALL
+    return not few and name in _PER_CALL and _PER_CALL[name] not in features
 
 
 def splitting_pays(window: int, channels: int, columns: int, blocking: Blocking) -> bool:

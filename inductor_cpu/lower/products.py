@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 
 import torch
 from torch import fx
@@ -12,6 +13,7 @@ from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Gemm, Patches
 from inductor_cpu.ir.operators import (
+    PACKED_BMM,
     PACKED_CONVOLUTION,
     PACKED_INT_CONVOLUTION,
     PACKED_INT_MM,
@@ -39,6 +41,37 @@ def packed_linear(
 ) -> TensorValue:
     """x @ packed, scaled and with the bias added before the one rounding."""
     return _product(ctx, node, ctx.with_rows(node, x), packed, scale, bias, as_expr(columns), kernel)
+
+
+@rule(PACKED_BMM)
+def packed_bmm(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    packed: TensorValue,
+    added: TensorValue | None,
+    beta: float,
+    alpha: float,
+    columns: int,
+    kernel: str,
+) -> TensorValue:
+    """Each of the batch of x times its packed operand: the rows of all of them are the rows of one product."""
+    sizes = size_exprs(meta_of(node).shape)
+
+    def finish(body: Body, at: tuple[Expr, ...], total: int) -> int:
+        if alpha != 1:
+            total = body.op("mul", total, body.const(alpha, torch.float32))
+        if added is None:
+            return total
+        place = (at[0] // sizes[1], at[0] % sizes[1], at[1])[3 - added.ndim :]
+        term = body.cast(body.load(added, place), torch.float32)
+        if beta != 1:
+            term = body.op("mul", term, body.const(beta, torch.float32))
+        return body.op("add", total, term)
+
+    rows = _finished_product(ctx, node, ctx.with_rows(node, x), packed, finish, as_expr(columns), kernel)
+    n, row, column = point(loop_dims(sizes))
+    return rows.view(sizes, (n * sizes[1] + row, column))
 
 
 @rule(PACKED_INT_MM)
@@ -155,15 +188,32 @@ def _product(
     columns: Expr,
     micro_kernel: str,
 ) -> TensorValue:
-    """(rows, columns) of the node's dtype."""
-    sizes = (operand.sizes[0], columns)
+    """(rows, columns) of the node's dtype, scaled and with a bias."""
+
+    def finish(body: Body, at: tuple[Expr, ...], total: int) -> int:
+        return scaled_and_shifted(body, total, scale, bias, at[1:])
+
+    return _finished_product(ctx, node, operand, packed, finish, columns, micro_kernel)
+
+
+def _finished_product(
+    ctx: Lowering,
+    node: fx.Node,
+    operand: View | Patches,
+    packed: TensorValue,
+    finish: Callable[[Body, tuple[Expr, ...], int], int],
+    columns: Expr,
+    micro_kernel: str,
+) -> TensorValue:
+    """(rows, columns) of the node's dtype: finish(body, position, total)."""
+    sizes = (prod(operand.sizes[:-1], start=ONE), columns)
     accumulator = ctx.whole(ctx.new_buffer(MICRO_KERNELS[micro_kernel].total, sizes, kind="accumulator"))
     ctx.nodes.append(Gemm(ctx.fresh("gemm"), micro_kernel, operand, packed.buffer, accumulator.buffer, (node.name,)))
 
-    def finish(body: Body, at: tuple[Expr, ...]) -> int:
-        return scaled_and_shifted(body, body.load(accumulator, at), scale, bias, at[1:])
+    def compute(body: Body, at: tuple[Expr, ...]) -> int:
+        return finish(body, at, body.load(accumulator, at))
 
-    return ctx.pointwise(node, finish, sizes, meta_of(node).dtype, contiguous_strides(sizes))
+    return ctx.pointwise(node, compute, sizes, meta_of(node).dtype, contiguous_strides(sizes))
 
 
 def scaled_and_shifted(

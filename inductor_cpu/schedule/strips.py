@@ -105,8 +105,11 @@ def _can_run_in_pieces(kernel: Kernel) -> bool:
 
 
 def _is_by_rows(product: Product) -> bool:
-    """Whether a few rows take no longer than their part of all: each piece would convert a weight anew."""
-    return isinstance(product.a, View) and not MICRO_KERNELS[product.micro_kernel].converts
+    """Whether a few rows take no longer than their part of all: each piece would convert a weight anew. A batch has a
+    weight for each of its matrices."""
+    return (
+        isinstance(product.a, View) and len(product.a.sizes) == 2 and not MICRO_KERNELS[product.micro_kernel].converts
+    )
 
 
 def _overlap(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> bool:

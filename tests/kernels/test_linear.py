@@ -11,7 +11,7 @@ from torch import nn
 
 import inductor_cpu
 from inductor_cpu.graph.convolution import unsupported_dtype
-from inductor_cpu.kernels.linear import Shape, candidates, choose, own_kernels
+from inductor_cpu.kernels.linear import Shape, candidates, choose, own_kernels, pays_per_call
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
 from inductor_cpu.runtime.measurements import Measurements
@@ -106,3 +106,22 @@ def test_max_autotune_measures_and_the_report_says_so() -> None:
         explanation = inductor_cpu.explain(nn.Linear(16, 8), torch.randn(4, 16))
     assert "linear 4x16x8 float32" in str(explanation)
     assert "measured blas" in str(explanation)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "features", "pays"),
+    [
+        ("fma_f16", 64, (), True),
+        ("fma_f16", None, (), True),
+        ("fma_f16", 1, (), False),
+        ("fma_f16", 64, ("avx512_fp16",), False),
+        ("fma_bf16", 64, (), True),
+        ("fma_bf16", 64, ("avx512_bf16",), False),
+        ("dot_bf16", 64, (), False),
+        ("fma_f32", 64, (), False),
+    ],
+)
+def test_packing_at_each_call_pays_without_instructions_for_a_type(
+    name: str, rows: int | None, features: tuple[str, ...], pays: bool
+) -> None:
+    assert pays_per_call(name, rows, features) == pays

@@ -1,0 +1,72 @@
+"""Matrix products with a second operand that is not static, and products of batches, by a kernel of our own.
+
+mm(x, w)        ->  packed_linear(x, packed(permute(w)))
+addmm(b, x, w)  ->  packed_linear(x, packed(permute(w)), None, b)
+bmm(x, w)       ->  packed_bmm(x, packed(permute(w)), None), also with a static w
+baddbmm(a, ...) ->  packed_bmm(x, packed(permute(w)), a, beta, alpha)
+
+w is packed at each call, unless it is static. What follows becomes the epilogue of the kernel, and what gives w may be
+fused with packing it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number
+from inductor_cpu.graph.linear import PRODUCTS, operands, product_shape, transposed, why_not_a_linear
+from inductor_cpu.graph.products import MicroKernelChoice, pack, use_micro_kernel
+from inductor_cpu.graph.weights import growth_reason
+from inductor_cpu.ir.operators import PACKED_BMM
+
+_BATCHES = (aten.bmm.default, aten.baddbmm.default)
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def pack_per_call(
+    gm: fx.GraphModule, weights: frozenset[fx.Node], static: MicroKernelChoice, per_call: MicroKernelChoice
+) -> int:
+    """Replace products of batches, and others whose second operand is none of `weights`; returns how many. static,
+    per_call: the micro kernel for operands that are packed once, and at each call."""
+    count = 0
+    for node in [node for node in gm.graph.nodes if node not in weights]:
+        with gm.graph.inserting_before(node):
+            if is_call(node, _BATCHES) and args_of(node)[-1] not in weights:
+                count += _pack_batch(gm.graph, node, per_call)
+            elif is_call(node, _BATCHES) and growth_reason(args_of(node)[-1]) is None:
+                count += _pack_batch(gm.graph, node, static)
+            elif is_call(node, PRODUCTS) and operands(node)[2] not in weights:
+                count += _pack(gm.graph, node, per_call)
+    gm.graph.eliminate_dead_code()
+    return count
+
+
+def _pack(graph: fx.Graph, product: fx.Node, choice: MicroKernelChoice) -> bool:
+    if why_not_a_linear(product) is not None:
+        return False
+    bias, x, weight = operands(product)
+    shape = product_shape(product)
+    name = choice(*shape, shape[-1])
+    if name is None:
+        return False
+    use_micro_kernel(graph, product, x, transposed(graph, weight), None, bias, name)
+    return True
+
+
+def _pack_batch(graph: fx.Graph, product: fx.Node, choice: MicroKernelChoice) -> bool:
+    *added, x, weight = args_of(product)
+    rows, (_, depth, columns), dtype = fake(x).shape[1], fake(weight).shape, fake(x).dtype
+    empty = any(isinstance(size, int) and size == 0 for size in (*fake(x).shape, columns))
+    if dtype not in _FLOATS or empty or not isinstance(depth, int) or not isinstance(columns, int):
+        return False
+    beta, alpha = (product.kwargs.get(factor, 1) for factor in ("beta", "alpha"))
+    if not is_number(beta) or not is_number(alpha):
+        return False
+    name = choice(rows if isinstance(rows, int) else None, depth, columns, dtype, dtype)
+    if name is None:
+        return False
+    packed = pack(graph, add(graph, aten.permute.default, weight, [0, 2, 1]), name)
+    terms = (*added, beta, alpha) if added and beta != 0 else (None, 0, alpha)
+    product.replace_all_uses_with(add(graph, PACKED_BMM, x, packed, *terms, columns, name, value=fake(product)))
+    return True

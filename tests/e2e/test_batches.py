@@ -1,0 +1,214 @@
+"""Products of batches, and products of operands that are not static: numbers against fp64, and what is fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.e2e.support import compile_counted
+
+Tensor = torch.Tensor
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+#: batch, rows, depth, columns: around blocks, panels and steps.
+SIZES = ((1, 1, 1, 16), (3, 5, 16, 20), (6, 33, 40, 70), (2, 17, 100, 48), (5, 4, 64, 97))
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pack at each call, also where a library is faster, and however small."""
+    monkeypatch.setattr("inductor_cpu.kernels.linear.pays_per_call", lambda *_: True)
+
+
+class Weighted(nn.Module):
+    """A weight for each matrix of the batch, and what follows."""
+
+    def __init__(self, batch: int, depth: int, columns: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(batch, depth, columns) / depth**0.5)
+        self.bias = nn.Parameter(torch.randn(batch, 1, columns))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(torch.baddbmm(self.bias, x, self.weight))
+
+
+def error(value: Tensor, exact: Tensor) -> float:
+    """RMSE over the RMS of the exact value."""
+    return ((value.double() - exact).square().mean().sqrt() / exact.square().mean().sqrt()).item()
+
+
+@torch.no_grad()
+def check(function: Callable[..., Any], compiled: Callable[..., Any], *args: Tensor) -> None:
+    """The compiled result is about as near to fp64 as eager's, with eager's dtype and strides."""
+    eager, result = function(*args), compiled(*args)
+    exact = function(*(x.double() if x.is_floating_point() else x for x in args))
+    assert (result.dtype, result.stride()) == (eager.dtype, eager.stride())
+    assert error(result, exact) <= 1.2 * error(eager, exact) + 1e-7
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_batch_with_static_weights_is_one_kernel(size: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    batch, rows, depth, columns = size
+    module = Weighted(batch, max(depth, 16), columns).to(dtype).requires_grad_(False)
+    compiled, reports = compile_counted(module, dynamic=True)
+    exact = Weighted(batch, max(depth, 16), columns).double()
+    exact.load_state_dict(module.state_dict())
+    for some in (rows, 1, 40):
+        x = torch.randn(batch, some, max(depth, 16)).to(dtype)
+        with torch.no_grad():
+            eager, result, right = module(x), compiled(x), exact(x.double())
+        assert result.stride() == eager.stride()
+        assert error(result, right) <= 1.2 * error(eager, right) + 1e-7
+    assert all((len(report.kernels), len(report.externs)) == (1, 0) for report in reports)
+
+
+def test_an_edited_weight_of_a_batch_is_packed_again() -> None:
+    torch.manual_seed(0)
+    module = Weighted(3, 20, 30).requires_grad_(False)
+    compiled = torch.compile(module, backend="icpu")
+    x = torch.randn(3, 4, 20)
+    with torch.no_grad():
+        compiled(x)
+        module.weight.mul_(2)
+        torch.testing.assert_close(compiled(x), module(x))
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", SIZES[1:], ids=str)
+def test_a_batch_whose_operands_are_inputs_is_right(size: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    batch, rows, depth, columns = size
+    compiled, reports = compile_counted(torch.bmm, dynamic=False)
+    x, w = torch.randn(batch, rows, depth).to(dtype), torch.randn(batch, depth, columns).to(dtype)
+    for a in (x, x.mT.contiguous().mT):
+        for b in (w, w.mT.contiguous().mT):
+            check(torch.bmm, compiled, a, b)
+    assert not any(report.externs for report in reports)
+
+
+@pytest.mark.usefixtures("always")
+def test_a_batch_serves_any_number_of_matrices_and_rows() -> None:
+    torch.manual_seed(0)
+    compiled, reports = compile_counted(lambda a, b: torch.bmm(a, b) * 2)
+    for batch, rows in ((2, 5), (7, 12), (3, 40), (1, 3)):
+        a, b = torch.randn(batch, rows, 24), torch.randn(batch, 24, 50)
+        for one in (a, b):
+            torch._dynamo.mark_dynamic(one, 0)
+        check(lambda a, b: torch.bmm(a, b) * 2, compiled, a, b)
+    assert not any(report.externs for report in reports)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("sizes", [(3, 7, 33), (3, 1, 33), (1, 7, 1), (33,), (7, 1)], ids=str)
+def test_what_is_added_to_a_batch_broadcasts(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+
+    def add(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return torch.baddbmm(c, a, b, beta=0.5, alpha=-2)
+
+    a, b, c = torch.randn(3, 7, 20).to(dtype), torch.randn(3, 20, 33).to(dtype), torch.randn(sizes).to(dtype)
+    compiled, reports = compile_counted(add)
+    check(add, compiled, c, a, b)
+    assert not any(report.externs for report in reports)
+
+
+@pytest.mark.usefixtures("always")
+def test_what_is_multiplied_by_zero_is_not_read() -> None:
+    """beta = 0 drops nan, as in eager mode."""
+    c, a, b = torch.full((2, 5, 20), torch.nan), torch.randn(2, 5, 16), torch.randn(2, 16, 20)
+    add = lambda c, a, b: torch.baddbmm(c, a, b, beta=0)  # noqa: E731
+    torch.testing.assert_close(torch.compile(add, backend="icpu")(c, a, b), torch.bmm(a, b))
+
+
+@pytest.mark.usefixtures("always")
+def test_a_batch_takes_rows_that_are_far_apart_and_matrices_that_are_one() -> None:
+    torch.manual_seed(0)
+    compiled, reports = compile_counted(torch.bmm)
+    heads = torch.randn(9, 4, 32)[:, :, 3:29].transpose(0, 1)
+    check(torch.bmm, compiled, heads, torch.randn(4, 26, 18))
+    check(torch.bmm, compiled, torch.randn(9, 26).expand(4, 9, 26), torch.randn(1, 26, 18).expand(4, 26, 18))
+    assert not any(report.externs for report in reports)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_threads_share_a_batch_or_each_product(threads: int) -> None:
+    torch.manual_seed(0)
+    compiled = torch.compile(torch.bmm, backend="icpu", dynamic=False)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        for batch, rows in ((1, 300), (2, 150), (3, 100), (16, 3), (45, 20)):
+            check(torch.bmm, compiled, torch.randn(batch, rows, 200), torch.randn(batch, 200, 120))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("always")
+def test_heads_are_merged_by_the_kernel_of_the_batch() -> None:
+    torch.manual_seed(0)
+
+    def merged(a: Tensor, b: Tensor, scale: Tensor) -> Tensor:
+        heads = torch.bmm(a, b).reshape(2, 3, 17, 20) * scale
+        return heads.permute(0, 2, 1, 3).reshape(2, 17, 60)
+
+    compiled, reports = compile_counted(merged)
+    check(merged, compiled, torch.randn(6, 17, 32), torch.randn(6, 32, 20), torch.randn(20))
+    assert [(len(report.kernels), len(report.externs)) for report in reports] == [(2, 0)]  # packing, and the product
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_training_multiplies_by_kernels_of_ours(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(40, 70), nn.GELU(), nn.Linear(70, 32, bias=False)).to(dtype)
+    exact = nn.Sequential(nn.Linear(40, 70), nn.GELU(), nn.Linear(70, 32, bias=False)).double()
+    exact.load_state_dict(module.state_dict())
+    compiled, reports = compile_counted(module)
+    x = torch.randn(37, 40).to(dtype)
+
+    def gradients(function: Callable[..., Any], owner: nn.Module, x: Tensor) -> list[Tensor]:
+        x = x.clone().requires_grad_()
+        function(x).square().sum().backward()
+        found = [x.grad, *(p.grad for p in owner.parameters())]
+        owner.zero_grad()
+        return found  # type: ignore[return-value]
+
+    right = gradients(exact, exact, x.double())
+    for eager, ours, e in zip(gradients(module, module, x), gradients(compiled, module, x), right, strict=True):
+        assert error(ours, e) <= 1.3 * error(eager, e) + 1e-7
+    assert [len(report.externs) for report in reports] == [0, 0]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("kind", ["integers", "doubles", "empty", "any number of columns"])
+def test_other_products_are_the_library_s(kind: str) -> None:
+    dtype = {"integers": torch.int64, "doubles": torch.float64}.get(kind, torch.float32)
+    a = torch.ones(2, 5, 0 if kind == "empty" else 16, dtype=dtype)
+    b = torch.ones(2, a.shape[2], 24, dtype=dtype)
+    if kind == "any number of columns":
+        torch._dynamo.mark_dynamic(b, 2)
+    compiled, reports = compile_counted(torch.bmm)
+    torch.testing.assert_close(compiled(a, b), torch.bmm(a, b))
+    assert kind == "empty" or [len(report.externs) for report in reports] == [1]
+
+
+@pytest.mark.usefixtures("always")
+def test_a_product_written_into_its_operand_reads_it_first() -> None:
+    torch.manual_seed(0)
+
+    def step(x: Tensor, w: Tensor) -> Tensor:
+        return x.copy_(torch.bmm(x, w).relu())
+
+    x, w = torch.randn(8, 60, 64), torch.randn(8, 64, 64)
+    expected = torch.bmm(x, w).relu()
+    torch.compile(step, backend="icpu")(x, w)
+    torch.testing.assert_close(x, expected)
