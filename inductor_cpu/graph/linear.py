@@ -32,7 +32,7 @@ from inductor_cpu.graph.edit import (
 from inductor_cpu.graph.post_ops import binary_post_op
 from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel
 from inductor_cpu.graph.tail import find_tail, replace_tail
-from inductor_cpu.graph.weights import growth_reason, readers
+from inductor_cpu.graph.weights import growth_reason, read_otherwise
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 
 aten = torch.ops.aten
@@ -63,7 +63,7 @@ def pack_linears(
     count = 0
     refused: list[Refusal] = []
     products = [node for node in gm.graph.nodes if is_call(node, PRODUCTS) and node not in weights]
-    kept = {node: _read_otherwise(node, weights) if once else None for node in products}
+    kept = {node: read_otherwise(operands(node)[2], weights, PRODUCTS) if once else None for node in products}
     for node in products:
         reason = refusal(node, weights) or kept[node]
         own = _choose(node, micro_kernel) if reason is None else None
@@ -105,11 +105,6 @@ def why_not_a_linear(product: fx.Node) -> str | None:
     if bias is not None and not _is_row(bias, kernel.shape[1], value.dtype):
         return "its bias is not one row of the weight's dtype"
     return None
-
-
-def _read_otherwise(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
-    others = [node for node in readers(operands(product)[2], weights) if not is_call(node, PRODUCTS)]
-    return f"its weight is read unpacked by {others[0].name} too, and would be in memory twice" if others else None
 
 
 def product_shape(product: fx.Node) -> tuple[int | None, int, int, torch.dtype]:

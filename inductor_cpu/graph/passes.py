@@ -106,7 +106,7 @@ def run_passes(
         spreader.changed(part, before)
     convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
-    pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call)
+    pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call, once)
     linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
     integers, some = pack_int_products(gm, weight_only(gm, static_inputs), micro_kernel, once)
     linears, more = linears + integers + quantized, [*more, *some]

@@ -17,7 +17,7 @@ from torch import fx
 from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number
 from inductor_cpu.graph.linear import PRODUCTS, operands, product_shape, transposed, why_not_a_linear
 from inductor_cpu.graph.products import MicroKernelChoice, pack, use_micro_kernel
-from inductor_cpu.graph.weights import growth_reason
+from inductor_cpu.graph.weights import growth_reason, read_otherwise
 from inductor_cpu.ir.operators import PACKED_BMM
 
 _BATCHES = (aten.bmm.default, aten.baddbmm.default)
@@ -25,21 +25,31 @@ _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def pack_per_call(
-    gm: fx.GraphModule, weights: frozenset[fx.Node], static: MicroKernelChoice, per_call: MicroKernelChoice
+    gm: fx.GraphModule,
+    weights: frozenset[fx.Node],
+    static: MicroKernelChoice,
+    per_call: MicroKernelChoice,
+    once: bool = False,
 ) -> int:
     """Replace products of batches, and others whose second operand is none of `weights`; returns how many. static,
-    per_call: the micro kernel for operands that are packed once, and at each call."""
+    per_call: the micro kernel for operands that are packed once, and at each call. once: leave weights of batches alone
+    that are read unpacked too."""
     count = 0
     for node in [node for node in gm.graph.nodes if node not in weights]:
         with gm.graph.inserting_before(node):
             if is_call(node, _BATCHES) and args_of(node)[-1] not in weights:
                 count += _pack_batch(gm.graph, node, per_call)
-            elif is_call(node, _BATCHES) and growth_reason(args_of(node)[-1]) is None:
+            elif is_call(node, _BATCHES) and _may_keep(args_of(node)[-1], weights, once):
                 count += _pack_batch(gm.graph, node, static)
             elif is_call(node, PRODUCTS) and operands(node)[2] not in weights:
                 count += _pack(gm.graph, node, per_call)
     gm.graph.eliminate_dead_code()
     return count
+
+
+def _may_keep(weight: fx.Node, weights: frozenset[fx.Node], once: bool) -> bool:
+    twice = once and read_otherwise(weight, weights, _BATCHES) is not None
+    return not twice and growth_reason(weight) is None
 
 
 def _pack(graph: fx.Graph, product: fx.Node, choice: MicroKernelChoice) -> bool:

@@ -17,7 +17,7 @@ from inductor_cpu.graph.convolution import Refusal
 from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call
 from inductor_cpu.graph.linear import transposed
 from inductor_cpu.graph.products import MicroKernelChoice, pack, use_micro_kernel
-from inductor_cpu.graph.weights import growth_reason, readers
+from inductor_cpu.graph.weights import growth_reason, read_otherwise
 from inductor_cpu.ir.operators import PACKED_INT_MM
 
 _PRODUCTS = (aten._int_mm.default, aten._weight_int8pack_mm.default)
@@ -32,7 +32,7 @@ def pack_int_products(
     refused: list[Refusal] = []
     for node in [node for node in gm.graph.nodes if is_call(node, _PRODUCTS) and node not in weights]:
         x, weight = args_of(node)[:2]
-        reason = _refusal(x, weight, weights) or (_read_otherwise(weight, weights) if once else None)
+        reason = _refusal(x, weight, weights) or (read_otherwise(weight, weights, _PRODUCTS) if once else None)
         name = None if reason is not None else choose(micro_kernel, x, fake(node).shape[1])
         if name is None:
             refused.append(Refusal(node.name, reason or NO_KERNEL))
@@ -60,11 +60,6 @@ def choose(micro_kernel: MicroKernelChoice, x: fx.Node, columns: int) -> str | N
 def int_product(graph: fx.Graph, x: Any, weight: fx.Node, name: str) -> fx.Node:
     """x (rows, depth) times a weight (columns, depth): (rows, columns) of int32."""
     return add(graph, PACKED_INT_MM, x, pack(graph, weight, name), int(fake(weight).shape[0]), name)
-
-
-def _read_otherwise(weight: fx.Node, weights: frozenset[fx.Node]) -> str | None:
-    others = [node for node in readers(weight, weights) if not is_call(node, _PRODUCTS)]
-    return f"its weight is read unpacked by {others[0].name} too, and would be in memory twice" if others else None
 
 
 def _refusal(x: fx.Node, weight: fx.Node, weights: frozenset[fx.Node]) -> str | None:

@@ -286,6 +286,12 @@ def readers(weight: fx.Node, weights: Collection[fx.Node]) -> set[fx.Node]:
     return found
 
 
+def read_otherwise(weight: fx.Node, weights: Collection[fx.Node], products: Collection[Any]) -> str | None:
+    """Why a weight that these operators read packed would be in memory twice; None when they alone read it."""
+    others = [node for node in readers(weight, weights) if node.op != "call_function" or node.target not in products]
+    return f"its weight is read unpacked by {others[0].name} too, and would be in memory twice" if others else None
+
+
 def _bytes(node: fx.Node) -> int:
     fake = node.meta["val"]
     return int(fake.numel()) * fake.element_size()

@@ -79,6 +79,25 @@ def test_an_edited_weight_of_a_batch_is_packed_again() -> None:
         torch.testing.assert_close(compiled(x), module(x))
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_a_weight_of_a_batch_that_is_read_otherwise_is_not_in_memory_twice(once: bool) -> None:
+    weight = nn.Parameter(torch.randn(3, 32, 48), requires_grad=False)
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = weight
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.bmm(x, self.weight) + self.weight.select(1, 0).unsqueeze(1) * x.select(2, 0).unsqueeze(2)
+
+    module, x = Both(), torch.randn(3, 5, 32)
+    compiled, reports = compile_counted(module, options={"cpp.drop_original_weights": once})
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), module(x))
+    assert [len(report.externs) for report in reports] == [once]
+
+
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", SIZES[1:], ids=str)

@@ -66,7 +66,19 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "transposed conv": (lambda: nn.ConvTranspose2d(32, 64, 3), (1, 32, 6, 6)),
     "linear": (lambda: nn.Linear(128, 288), (3, 128)),
     "linears on one input": (lambda: Heads(), (3, 128)),
+    "a batch of linears": (lambda: Experts(), (3, 5, 128)),
 }
+
+
+class Experts(nn.Module):
+    """A weight for each matrix of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 128, 288) / 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.bmm(x, self.weight)
 
 
 class Heads(nn.Module):
