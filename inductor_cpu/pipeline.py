@@ -259,7 +259,7 @@ class _LinearChoice:
         target = _target(self._config)
         shape = linear.Shape(rows, inner, columns, dtype, weight or dtype)
         own = linear.choose_own(shape, usable_micro_kernels(target), self._blocking)
-        pays = own is not None and linear.pays_per_call(own.implementation, rows, target.features)
+        pays = own is not None and linear.pays_per_call(own.implementation, shape, target.features)
         return own.implementation if own is not None and pays else None
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:

@@ -11,6 +11,7 @@ from torch import nn
 
 import inductor_cpu
 from inductor_cpu.graph.convolution import unsupported_dtype
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.linear import Shape, candidates, choose, own_kernels, pays_per_call
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
@@ -118,10 +119,14 @@ def test_max_autotune_measures_and_the_report_says_so() -> None:
         ("fma_bf16", 64, (), True),
         ("fma_bf16", 64, ("avx512_bf16",), False),
         ("dot_bf16", 64, (), False),
-        ("fma_f32", 64, (), False),
+        ("dot_bf16", 512, (), True),
+        ("fma_f32", 16, (), False),
+        ("fma_f32", 64, (), True),
+        ("split_f32", 512, (), False),
     ],
 )
-def test_packing_at_each_call_pays_without_instructions_for_a_type(
+def test_packing_at_each_call_pays_without_instructions_for_a_type_and_in_large_products(
     name: str, rows: int | None, features: tuple[str, ...], pays: bool
 ) -> None:
-    assert pays_per_call(name, rows, features) == pays
+    micro = MICRO_KERNELS[name]
+    assert pays_per_call(name, Shape(rows, 768, 768, micro.dtype, micro.weight), features) == pays
