@@ -348,7 +348,7 @@ def _choices(config: Config, target: Target) -> Choices:
     if threads in (-1, 0):
         threads = None if config.cpp.dynamic_threads else torch.get_num_threads()
     grain = config.cpp.min_chunk_size * ADDS_PER_ELEMENT
-    return Choices(threads, grain, config.cpp.enable_tiling, kept_bytes(target.l3))
+    return Choices(threads, grain, config.cpp.enable_tiling, kept_bytes(target.l3), not target.follows_runs)
 
 
 def _lanes(target: Target) -> int:

@@ -75,7 +75,7 @@ class Loops:
         self._bounded = 1 if across is None else facts.outer_level  # the level that this loop opens
         self._pieces = () if piece or self._bounds else pieces_of(facts)
         tables = piece is None and divided is None and not self._pieces
-        self.values = Values(facts, writer, choices.kept, tables)
+        self.values = Values(facts, writer, choices, tables)
         self._rows = Rows(facts, self.values, writer)
         self._division = None if divided is None else Division(divided, facts, self.values, writer, self._define)
 

@@ -6,6 +6,10 @@ order in which the loops run. Rows that several passes read are asked for a row 
 then memory works while the processor does. The epilogue of a matrix product touches one or two lines of every row, so
 its next panel is as many lines that no processor expects: they are asked for one panel ahead.
 Rows of a table at positions that are data: `lookups.py`.
+
+Some processors do better alone where neighbours follow one another (`Choices.runs`): on an EPYC (Zen 4) asking along a
+run only takes time, a twentieth to a third of copies, sums and layer norms, and so does asking for the next row if it
+follows. They do not find their way through gaps, to tables, or to a row so long that its second pass delays the next.
 """
 
 from __future__ import annotations
@@ -61,9 +65,10 @@ class Ahead:
     loop: Sym | None = None
 
 
-def plan_ahead(facts: Facts, units: int, tables: bool = True) -> dict[int, Ahead]:
+def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True) -> dict[int, Ahead]:
     """Access (as in `VectorPlan.access`) -> how it asks for memory ahead, for those that do. units: per vector, where
-    the lanes are results of a reduction. tables: whether rows of tables may be asked for."""
+    the lanes are results of a reduction. tables: whether rows of tables may be asked for; runs: whether neighbours that
+    follow one another are."""
     if facts.kernel.product is not None:
         return _next_panel(facts, facts.kernel.product)
     if facts.tile is not None and _has_rows_of_tiles(facts, facts.tile):
@@ -80,12 +85,12 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True) -> dict[int, Ahead
         if not _streams(facts, access):
             continue
         readers = [number for number, needed in enumerate(passes) if access in needed]
-        distance = _next_row(facts, access, units) if len(readers) > 1 else None
+        distance = _next_row(facts, access, units, runs) if len(readers) > 1 else None
         if distance is not None:
             heaviest = max(readers, key=lambda number: (_arithmetic(facts, passes[number]), number))
             found[access] = Ahead(distance, heaviest, _row_bytes(facts, access, units) > FAR_BYTES)
             continue
-        distance = _distance(facts, access, units)
+        distance = _distance(facts, access, units, runs)
         if distance is not None:
             found[access] = Ahead(distance)
     return found
@@ -185,14 +190,16 @@ def _by_results(facts: Facts) -> bool:
     return bool(facts.kernel.inner) and facts.kernel.vector.loop in facts.kernel.outer
 
 
-def _next_row(facts: Facts, access: int, units: int) -> int | None:
+def _next_row(facts: Facts, access: int, units: int, runs: bool) -> int | None:
     """The distance to what the next point (or block of lanes) of the outer loops reads; None where a row is more than
-    the cache keeps for a later pass."""
+    the cache keeps for a later pass, or short and the next one follows it in a run that need not be asked for."""
     kernel = facts.kernel
     row = _row_bytes(facts, access, units)
     if row > PASS_BYTES or not kernel.outer:
         return None
     stride = _stride(facts.address(access), kernel.outer[-1])
+    if not runs and row <= FAR_BYTES and stride == _points(kernel.inner):
+        return None
     steps = math.ceil(AHEAD_BYTES / row) * (units * kernel.vector.lanes if _by_results(facts) else 1)
     return stride * steps if stride and _long_enough(kernel.outer[-1], steps) else None
 
@@ -204,8 +211,9 @@ def _row_bytes(facts: Facts, access: int, units: int) -> float:
     return math.inf if points is None else points * block * _itemsize(facts, access)
 
 
-def _distance(facts: Facts, access: int, units: int) -> int | None:
-    """Some AHEAD_BYTES on the way of the loops: along a run of neighbours, or as many runs on."""
+def _distance(facts: Facts, access: int, units: int, runs: bool) -> int | None:
+    """Some AHEAD_BYTES on the way of the loops: along a run of neighbours, if these are asked for, or as many runs
+    on."""
     kernel = facts.kernel
     address, itemsize, vector = facts.address(access), _itemsize(facts, access), kernel.vector.loop
     assert vector is not None
@@ -223,7 +231,7 @@ def _distance(facts: Facts, access: int, units: int) -> int | None:
             return steps * stride
         size = _size(loop)  # all of the loop is near: the next one out decides
         run = None if size is None else run * size
-    return None if gaps else AHEAD_BYTES // itemsize
+    return AHEAD_BYTES // itemsize if runs and not gaps else None
 
 
 def _long_enough(loop: Sym, steps: int) -> bool:

@@ -15,7 +15,7 @@ from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, SCALAR, literal
 from inductor_cpu.codegen.prefetch import plan_ahead
 from inductor_cpu.codegen.scalar import SCALAR as SCALAR_OPS
 from inductor_cpu.codegen.text import Writer
-from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
+from inductor_cpu.codegen.tuning import Choices, pointwise_units, vertical_units
 from inductor_cpu.codegen.vector import BOUNDS, LEAVES_RANGE
 from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
@@ -35,8 +35,8 @@ class Values:
     Names: p0, p1... are the buffers in the order of the kernel's arguments, n0... its sizes, i0... outer loops, r0...
     inner loops, v0... the values by position in the body. `lanes` is in scope wherever vector code is written."""
 
-    def __init__(self, facts: Facts, writer: Writer, kept: int, tables: bool) -> None:
-        """kept: bytes of results that no cache keeps; tables: whether rows of tables may be asked for ahead."""
+    def __init__(self, facts: Facts, writer: Writer, choices: Choices, tables: bool) -> None:
+        """tables: whether rows of tables may be asked for ahead."""
         self.facts, self.kernel, self.writer = facts, facts.kernel, writer
         self._pointers = {arg.buffer: f"p{i}" for i, arg in enumerate(self.kernel.args)}
         self._dtypes = {arg.buffer: arg.dtype for arg in self.kernel.args}
@@ -45,8 +45,8 @@ class Values:
         self._symbols |= {s: f"r{i}" for i, s in enumerate(self.kernel.inner)}
         if self.kernel.product is not None:
             self._enter_product(self.kernel.product)
-        self.ahead = plan_ahead(facts, vertical_units(facts), tables)
-        self._around = stores_around(facts, kept)
+        self.ahead = plan_ahead(facts, vertical_units(facts), tables, choices.runs)
+        self._around = stores_around(facts, choices.kept)
         self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:

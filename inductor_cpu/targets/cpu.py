@@ -117,6 +117,12 @@ class Target:
         return self.isa.bits > 0 and "AMD" in self.cpu_name
 
     @property
+    def follows_runs(self) -> bool:
+        """Whether the processor itself fetches neighbours that follow one another faster than if it is asked for them,
+        as CPUs of AMD do."""
+        return "AMD" in self.cpu_name
+
+    @property
     def has_amx(self) -> bool:
         """Whether tiles of bf16 and int8 can be multiplied (AMX)."""
         return {"amx_tile", "amx_int8", "amx_bf16"} <= self.features

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 
+import inductor_cpu
 from bench_suites.kernels.row import Size
 from bench_suites.kernels.table import FAMILIES
 from inductor_cpu.codegen.analysis import Facts
@@ -19,6 +22,7 @@ from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.operators import PACKED_LINEAR
+from inductor_cpu.targets import cpu
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
 
@@ -38,8 +42,8 @@ def from_models(
     return Facts(max(kernels(schedule), key=of))
 
 
-def ahead(facts: Facts) -> list[Ahead]:
-    return list(plan_ahead(facts, vertical_units(facts)).values())
+def ahead(facts: Facts, runs: bool = True) -> list[Ahead]:
+    return list(plan_ahead(facts, vertical_units(facts), runs=runs).values())
 
 
 def function(rows: int, columns: int, reduced: bool) -> Facts:
@@ -53,6 +57,26 @@ def function(rows: int, columns: int, reduced: bool) -> Facts:
 def test_a_stream_asks_two_kilobytes_ahead_and_small_operands_do_not() -> None:
     assert ahead(function(1024, 1024, False)) == [Ahead(512), Ahead(512)]
     assert ahead(function(64, 64, False)) == []
+
+
+def test_a_processor_that_follows_runs_is_asked_only_for_what_lies_elsewhere() -> None:
+    assert ahead(function(1024, 1024, False), runs=False) == []
+    assert ahead(from_models("softmax"), runs=False) == []  # the next row follows this one
+    assert ahead(from_models("split_heads"), runs=False) == [Ahead(8 * 3 * 768)]
+    assert Ahead(32000, phase=1, far=True) in ahead(from_models("log_softmax"), runs=False)
+    assert {found.loop is not None for found in ahead(from_models("embedding"), runs=False)} == {True}
+
+
+@pytest.mark.parametrize(("cpu_name", "follows"), [("AMD EPYC", True), ("Intel(R) Xeon(R)", False)])
+def test_kernels_for_cpus_of_amd_ask_for_no_run(
+    cpu_name: str, follows: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = replace(cpu.detect(), cpu_name=cpu_name)
+    monkeypatch.setattr(cpu, "detect", lambda: machine)
+    with inductor_cpu.config.patch({"dump": str(tmp_path)}):
+        torch.compile(lambda x: x + 1, backend="icpu", dynamic=False)(torch.zeros(1024, 1024))
+    (text,) = (path.read_text() for path in tmp_path.glob("*/icpu_*.cpp"))
+    assert ("icpu::fetch" in text) != follows
 
 
 def test_a_row_that_two_passes_read_is_asked_for_by_the_one_that_computes() -> None:
