@@ -68,7 +68,7 @@ def headers(kernel: Kernel) -> list[str]:
     found = sorted({HEADERS[i.op] for i in kernel.body if isinstance(i, Scalar) and i.op in HEADERS})
     if any(isinstance(i, Scan) for i in kernel.body):
         found.append("scan.h")
-    if kernel.divided is not None:
+    if kernel.divided is not None or kernel.listed is not None:
         found.append("scatters.h")
     return found if kernel.product is None else [*found, *headers_of(kernel.product)]
 
@@ -90,6 +90,7 @@ def comment(kernel: Kernel, target: Target, writer: Writer) -> None:
     shared = f", the first {kernel.parallel} shared among threads" if kernel.parallel else ""
     shared += "" if kernel.across is None else ", ranges of the last shared among threads"
     shared += "" if kernel.divided is None else ", divided among threads by what they write"
+    shared += "" if kernel.listed is None else ", the first in lists, by the rows that its points write"
     writer.line(f"// Loops: {', '.join(outer) or 'none'}{shared}.")
     if inner:
         phases = "phase" if len(kernel.phases) == 1 else "phases"

@@ -1,4 +1,5 @@
-"""Rows of a table at positions that are data, as of an embedding: the next ones are asked for while one is read.
+"""Rows of a table at positions that are data, as of an embedding: the next ones are asked for while one is read. So are
+rows that a scatter adds elsewhere, where lists of its points say their order.
 
 No processor expects them. So the loop that decides which rows are read finds the position of one some points on, by the
 values that lead to it, written again with the later point; and while a row is read, the same part of that one is asked
@@ -30,12 +31,13 @@ def deciding_loop(facts: Facts, access: int) -> Sym | None:
     kernel, vector = facts.kernel, facts.kernel.vector.loop
     address = facts.address(access)
     positions = expr_operands(address)
-    if access < 0 or not positions or vector is None or facts.tile is not None:
+    in_list = set() if kernel.listed is None else {kernel.outer[0]} & address.symbols
+    if access < 0 or not (positions or in_list) or vector is None or facts.tile is not None:
         return None
     load, row = kernel.body[access], row_bytes(facts, access)
     if facts.load_access(access) != "contiguous" or not isinstance(load, Load) or load.mask is not None:
         return None
-    loops = {loop for k in positions for loop in facts.loops_read[k]}
+    loops = in_list.union(*(facts.loops_read[k] for k in positions))
     if not loops or vector in loops or (row is not None and row < LEAST_ROW_BYTES):
         return None
     if any(isinstance(kernel.body[k], (Reduce, Scan)) for k in facts.closure(positions)):
@@ -83,5 +85,7 @@ def find_rows(values: Values, level: int) -> None:
                 if facts.level[k] == level:
                     values.emit(k)
             writer.line(f"return {values.expr(row)};")
-        step = f"std::min<int64_t>({name} + {ahead.distance}, ({size}) - 1)"
+        listed = facts.kernel.listed is not None and ahead.loop == facts.kernel.outer[0]
+        step = f"std::min<int64_t>({'entry' if listed else name} + {ahead.distance}, ({size}) - 1)"
+        step = f"points[{step}]" if listed else step
         writer.line(f"const int64_t ahead{access} = place{access}({step});")

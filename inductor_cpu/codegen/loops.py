@@ -155,6 +155,10 @@ class Loops:
         if parallel and level <= parallel:
             self._open_parallel(level, stack)
             return
+        if self.kernel.listed is not None and level == 1:
+            stack.enter_context(self.writer.block("for (int64_t entry = begin; entry < end; ++entry)"))
+            self.writer.line(f"const int64_t {self.values.symbol(self.kernel.outer[0])} = points[entry];")
+            return
         begin, end = self._bounds if self._bounds is not None and level == self._bounded else ("0", None)
         stack.enter_context(self._loop(self.kernel.outer[level - 1], begin, end))
 

@@ -120,6 +120,21 @@ class Divided:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """How a scatter into rows runs in turns with others: before the first turn, the points of its outermost loop are
+    listed by the pieces of rows that they write, in their order within each; a turn runs those of its piece.
+
+    row: the SSA value that is the row, which the outermost loop alone decides. Its size is the number of rows."""
+
+    row: Sym
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are; None if that is not known."""
+        return None if self.row.size is None else self.row.size.as_int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One generated function. outer, inner: loop symbols with sizes, outermost first, a loop's size may be symbolic.
 
@@ -128,7 +143,8 @@ class Kernel:
     stored in a local row by the first phase that computes them and read back by later phases (only when the product of
     the inner sizes is constant). sizes: the size symbols it reads, in the order of its int arguments. product: the
     matrix product that it computes, its loops being the epilogue. across: the innermost outer loop, if threads share
-    ranges of it, each for all points of the others. divided: how threads divide a scatter, with no loop to share."""
+    ranges of it, each for all points of the others. divided: how threads divide a scatter, with no loop to share.
+    listed: of a scatter that runs in turns, where the rows that it writes take the place of its outermost loop."""
 
     label: str
     args: tuple[KernelArg, ...]
@@ -146,6 +162,7 @@ class Kernel:
     product: Product | None = None
     across: Sym | None = None
     divided: Divided | None = None
+    listed: Listed | None = None
 
 
 @dataclass(frozen=True)
@@ -153,10 +170,10 @@ class Strips:
     """Kernels that run in turns over pieces of their outermost loops, in one generated function, so that a piece of
     what they share is still in a cache.
 
-    kernels: in order. The outermost loop of each has units * shares[k] points; unit u is the points [u * shares[k],
-    (u + 1) * shares[k]) of each kernel k. No unit reads what another unit of these kernels writes. units: how many
-    there are; piece: how many of them run through all kernels before the next piece begins. local: (buffer, elements
-    of a unit) of the temps that nobody else reads: they only live within a piece."""
+    kernels: in order. The outermost loop of each (the rows of one that is listed) has units * shares[k] points; unit u
+    is the points [u * shares[k], (u + 1) * shares[k]) of each kernel k. No unit reads what another one writes. units:
+    how many there are; piece: how many of them run through all kernels before the next piece begins. local: (buffer,
+    elements of a unit) of the temps that nobody else reads: they only live within a piece."""
 
     kernels: tuple[Kernel, ...]
     shares: tuple[int, ...]

@@ -8,7 +8,7 @@ from textwrap import indent
 
 import torch
 
-from inductor_cpu.ir.kernel import Divided, Kernel, Product, Schedule, Scored, Strips
+from inductor_cpu.ir.kernel import Divided, Kernel, Listed, Product, Schedule, Scored, Strips
 from inductor_cpu.ir.loop_nest import (
     Buffer,
     Cast,
@@ -226,6 +226,8 @@ def _(value: Kernel) -> str:
         lines.append(f"  outer {loops_of(value.outer)}{threads}")
     if value.divided is not None:
         lines.append(f"  {show(value.divided)}")
+    if value.listed is not None:
+        lines.append(f"  {show(value.listed)}")
     if value.inner:
         lines.append(f"  inner {loops_of(value.inner)}")
     lines += _vector(value)
@@ -247,6 +249,11 @@ def _(value: Divided) -> str:
     sums = "" if value.pieces == 1 else f" in {value.pieces} pieces, with copies of {value.elements} elements;"
     owners = f" by place {value.place} of {value.places}"
     return f"divided{sums}{owners}, one thread below {value.least}"
+
+
+@show.register
+def _(value: Listed) -> str:
+    return f"listed by row {value.row} of {value.rows}"
 
 
 @show.register

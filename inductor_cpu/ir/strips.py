@@ -6,13 +6,18 @@ from collections.abc import Sequence
 
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ZERO, Expr, Sym, const, is_nonnegative, loop_var, of, upper_bound
-from inductor_cpu.ir.kernel import Kernel, Product, Strips
+from inductor_cpu.ir.kernel import Kernel, Listed, Product, Strips
 from inductor_cpu.ir.loop_nest import Load, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.rewrite import loop_symbols, needed_by, value_position
+from inductor_cpu.ir.scatter import is_divisible, is_place
 
 
 def points_of(kernel: Kernel) -> int | None:
-    """The points of a kernel's outermost loop, which for a matrix product are its rows; None if they are not known."""
+    """The points of a kernel's outermost loop, which for a matrix product are its rows, and for a scatter that is
+    listed those of the buffer; None if they are not known."""
+    if kernel.listed is not None:
+        return kernel.listed.rows
     size = kernel.outer[0].size if kernel.product is None else kernel.product.a.sizes[0]
     return None if size is None else size.as_int
 
@@ -22,6 +27,8 @@ def unit_span(kernel: Kernel, share: int, buffer: str) -> int | None:
     elements [u * s, (u + 1) * s) of a buffer; None if there is none that can be shown."""
     addresses = [i.index[0] for i in kernel.body if isinstance(i, Load) and i.buffer == buffer]
     addresses += [store.index[0] for store in kernel.stores if store.buffer == buffer]
+    if kernel.listed is not None:
+        return _span(addresses, kernel.listed.row, share)
     if kernel.product is None:
         return _span(addresses, kernel.outer[0], share)
     row, column = loop_var("row", kernel.product.a.sizes[0]), loop_var("column", kernel.product.columns)
@@ -32,6 +39,21 @@ def unit_span(kernel: Kernel, share: int, buffer: str) -> int | None:
         whole.append(_of_operand(kernel.product, row))
     known = [address for address in whole if address is not None]
     return _span(known, row, share) if len(known) == len(whole) else None
+
+
+def can_be_listed(kernel: Kernel, listed: Listed) -> bool:
+    """Whether a scatter may run its points by the rows that they write, those of a row in their order: points that meet
+    write one row, the outermost loop decides which, and nothing else that the kernel writes or reads depends on the
+    order of its points."""
+    serial = kernel.parallel == 0 and kernel.divided is None and kernel.across is None
+    if not serial or not kernel.outer or kernel.inner or kernel.product is not None or kernel.sizes:
+        return False
+    if not is_divisible(kernel.body, kernel.stores) or not is_place(of(listed.row), kernel.stores[0].index[0]):
+        return False
+    points, known = kernel.outer[0], needed_by(kernel.body, [value_position(listed.row)])
+    loops = {loop for k in known for loop in loop_symbols(kernel.body[k])}
+    counted = listed.rows is not None and points.size is not None and points.size.as_int is not None
+    return counted and loops == {points} and kernel.vector.loop != points
 
 
 def _span(addresses: Sequence[Expr], loop: Sym, share: int) -> int | None:
@@ -72,8 +94,11 @@ def _of_operand(product: Product, row: Sym) -> Expr | None:
 def verify_strips(strips: Strips, stage: str = "schedule") -> None:
     """Raise InternalError(stage, ...) if units of the kernels are not as the strips say, or not independent."""
     kernels = strips.kernels
+    for kernel in kernels:
+        if kernel.listed is not None and not can_be_listed(kernel, kernel.listed):
+            raise InternalError(stage, f"the points of {kernel.label} cannot be listed by {kernel.listed.row}")
     for kernel, share in zip(kernels, strips.shares, strict=True):
-        independent = kernel.parallel > 0 or kernel.product is not None
+        independent = kernel.parallel > 0 or kernel.product is not None or kernel.listed is not None
         if not independent or points_of(kernel) != strips.units * share:
             raise InternalError(stage, f"{kernel.label} does not have {strips.units} units of {share} points")
     local = dict(strips.local)

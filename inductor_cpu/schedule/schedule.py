@@ -18,6 +18,7 @@ from inductor_cpu.schedule.flat import flatten
 from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
 from inductor_cpu.schedule.inline import inline_producers
 from inductor_cpu.schedule.known import put_known_indices
+from inductor_cpu.schedule.listed import listed
 from inductor_cpu.schedule.memory import plan_memory
 from inductor_cpu.schedule.scores import scored
 from inductor_cpu.schedule.strips import join_strips
@@ -41,7 +42,8 @@ def schedule_program(
     program = replace(program, buffers=(*program.buffers, *parts))
     buffers |= {part.name: part for part in parts}
     steps = [_step(item, buffers, lanes, cores, cache) for item in items]
-    steps = join_strips(program, steps, buffers, cores, cache)
+    in_lists = [listed(item, buffers, lanes, cache) if isinstance(item, Group) else None for item in items]
+    steps = join_strips(program, steps, in_lists, buffers, cores, cache)
     places, arena = plan_memory(steps, buffers, _input_symbols(program), redzone)
     kernels = (kernel for step in steps if not isinstance(step, Scored) for kernel in kernels_of(step))
     bounds = (roofline.note(kernel) for kernel in kernels if kernel.product is None)

@@ -5,7 +5,7 @@ in pieces: all of the first piece, then all of the second (strip mining). So a t
 That is right where each piece of the outermost loop of one kernel needs nothing of the other pieces of the others.
 
 The rows of a matrix product are such a loop: the two of an MLP run in turns where their weights, which all pieces
-read, stay in the cache too.
+read, stay in the cache too. So are the rows that a scatter writes, once its points are listed by them (`listed.py`).
 """
 
 from __future__ import annotations
@@ -41,16 +41,22 @@ PIECES_PER_THREAD = 4
 
 
 def join_strips(
-    program: Program, steps: Sequence[Step], buffers: Mapping[str, Buffer], cores: int, cache: int
+    program: Program,
+    steps: Sequence[Step],
+    in_lists: Sequence[Kernel | None],
+    buffers: Mapping[str, Buffer],
+    cores: int,
+    cache: int,
 ) -> list[Step]:
-    """The steps, with neighbouring kernels joined where they share much memory piece by piece. cores, cache: of the
+    """The steps, with neighbouring kernels joined where they share much memory piece by piece. in_lists: for each step
+    that is a scatter, the kernel that takes its place in turns, if it can be listed (`listed.py`). cores, cache: of the
     target, as for `schedule_program`."""
     found: list[Step] = []
-    for step in steps:
+    for step, in_list in zip(steps, in_lists, strict=True):
         before = found[-1] if found else None
         joined = None
         if isinstance(step, Kernel) and isinstance(before, (Kernel, Strips)):
-            joined = _joined(kernels_of(before), step, buffers, cores, cache)
+            joined = _joined(kernels_of(before), in_list or step, buffers, cores, cache)
         if joined is None:
             found.append(step)
         else:
@@ -96,7 +102,9 @@ def _bytes_of_weights(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) 
 
 def _can_run_in_pieces(kernel: Kernel) -> bool:
     """Whether the points of its outermost loop are independent, and a piece of them can be written without tiles,
-    errors to report or sizes that are known at run time."""
+    errors to report or sizes that are known at run time. One that is listed is, and may report errors."""
+    if kernel.listed is not None:
+        return True
     independent = kernel.parallel > 0 if kernel.product is None else _is_by_rows(kernel.product)
     if not independent or kernel.sizes or (points_of(kernel) or 0) < 2:
         return False

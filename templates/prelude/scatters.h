@@ -121,6 +121,49 @@ inline void parallel_copies(
   }
 }
 
+// -- lists ------------------------------------------------------------------------------------------------------------
+// Points by pieces: those of piece p are points[starts[p]] to points[starts[p + 1] - 1], in their order.
+struct Points {
+  const int32_t* points;
+  const int32_t* starts;
+};
+
+// The points from 0 to count - 1 by piece_of(point), a number below `pieces`. They live in a slot of the thread.
+template <int slot, class PieceOf>
+inline Points list_points(int64_t count, int64_t pieces, const PieceOf& piece_of) {
+  int32_t* const points = scratch<int32_t, slot>(2 * count + pieces + 2);
+  int32_t* const found = points + count;
+  int32_t* const starts = found + count;  // of piece p at p + 1, until its points are listed
+  std::fill_n(starts, pieces + 2, 0);
+  for (int64_t i = 0; i < count; ++i) {
+    found[i] = static_cast<int32_t>(piece_of(i));
+    ++starts[found[i] + 2];
+  }
+  for (int64_t p = 0; p < pieces; ++p) starts[p + 2] += starts[p + 1];
+  for (int64_t i = 0; i < count; ++i) points[starts[found[i] + 1]++] = static_cast<int32_t>(i);
+  return {points, starts};
+}
+
+// body(begin, end) for ranges of pieces, one a thread, with about as many rows and points in each: most points may have
+// a few of the rows. rows: of a piece.
+template <class Body>
+inline void parallel_pieces(const Points& list, int64_t pieces, int64_t rows, int threads, const Body& body) {
+  const auto before = [&](int64_t piece) { return list.starts[piece] + rows * piece; };
+  const auto bound = [&](int64_t part, int64_t count) {
+    int64_t low = 0, high = pieces;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (before(middle) * count < before(pieces) * part) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  parallel_for(threads, 1, threads, [&](int64_t begin, int64_t end) {
+    const int64_t first = bound(begin, threads), last = bound(end, threads);
+    if (first < last) body(first, last);
+  });
+}
+
 // -- stores of single elements ----------------------------------------------------------------------------------------
 struct Adds {
   template <class T>

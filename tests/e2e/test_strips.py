@@ -29,10 +29,26 @@ def layer_norm_gradients(x: torch.Tensor, weight: torch.Tensor, g: torch.Tensor)
     return torch.ops.aten.native_layer_norm_backward(g, x, [512], mean, rstd, weight, weight, [True, True, True])
 
 
+def embedding_gradients(grad: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Row 5 is padding."""
+    return torch.ops.aten.embedding_dense_backward(grad, index, 4001, 5, False)
+
+
+def points(rows: int = 4001) -> torch.Tensor:
+    """Most of them are a few rows, as most words of a text are."""
+    return torch.cat([torch.randint(0, rows, (1000,)), torch.randint(3, 9, (2000,)), torch.tensor([0, rows - 1])])
+
+
 CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]]]] = {
     "pooling": (lambda x: F.adaptive_avg_pool2d(x, 7), lambda: (torch.randn(7, 300, 28, 28),)),
     "the last piece is short": (lambda x: F.avg_pool2d(x, 4), lambda: (torch.randn(3, 333, 36, 36),)),
     "rows and columns": (lambda x: (x.softmax(-1), x.sum(0)), lambda: (torch.randn(2048, 512),)),
+    "rows at positions that are data": (embedding_gradients, lambda: (torch.randn(3002, 136), points())),
+    "rows of bf16": (embedding_gradients, lambda: (torch.randint(-1, 2, (3002, 136)).bfloat16(), points())),
+    "rows added to others": (
+        lambda x, places, y: (x + 1).index_add(0, places, y).relu(),
+        lambda: (torch.randn(4001, 136), points(), torch.randn(3002, 136)),
+    ),
     "layer norm": (layer_norm_gradients, lambda: (torch.randn(1536, 512), torch.randn(512), torch.randn(1536, 512))),
 }
 
@@ -100,3 +116,21 @@ def test_kernels_that_may_report_an_error_run_alone() -> None:
     d[300] = 0
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         torch.compile(function, backend="icpu")(x, d)
+
+
+def test_a_row_out_of_range_is_an_error_in_turns_too(threads: int) -> None:
+    grad, index = torch.randn(3002, 136), points(4002)
+    with pytest.raises(IndexError):
+        torch.compile(embedding_gradients, backend="icpu")(grad, index)
+
+
+def test_points_of_a_row_are_added_in_their_order(threads: int) -> None:
+    """Each of them loses bits, which others in another order would not."""
+    grad = 10 ** torch.linspace(-4, 4, 3002)[torch.randperm(3002), None].repeat(1, 136)
+    index = points()
+    expected = torch.zeros(4001, 136)
+    for place, row in zip(index.tolist(), grad, strict=True):
+        expected[place] += row
+    actual = torch.compile(embedding_gradients, backend="icpu")(grad, index)
+    expected[5] = 0
+    assert torch.equal(actual, expected)
