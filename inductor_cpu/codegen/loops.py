@@ -13,6 +13,7 @@ from inductor_cpu.codegen.lookups import find_rows
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
+from inductor_cpu.codegen.tiles import goes_in_columns
 from inductor_cpu.codegen.tuning import (
     Choices,
     cascade_needed,
@@ -73,6 +74,8 @@ class Loops:
         divided, across = self.kernel.divided, self.kernel.across
         self._bounds = bounds if divided is None and across is None else BOUNDS  # of a loop, if not all of it is wanted
         self._bounded = 1 if across is None else facts.outer_level  # the level that this loop opens
+        tile = None if choices.runs else facts.tile
+        self._columns = tile is not None and goes_in_columns(facts.kernel, tile)
         self._pieces = () if piece or self._bounds else pieces_of(facts)
         tables = piece is None and divided is None and not self._pieces
         self.values = Values(facts, writer, choices, tables)
@@ -159,8 +162,16 @@ class Loops:
             stack.enter_context(self.writer.block("for (int64_t entry = begin; entry < end; ++entry)"))
             self.writer.line(f"const int64_t {self.values.symbol(self.kernel.outer[0])} = points[entry];")
             return
+        if self._columns and level == self.facts.outer_level:
+            return
         begin, end = self._bounds if self._bounds is not None and level == self._bounded else ("0", None)
-        stack.enter_context(self._loop(self.kernel.outer[level - 1], begin, end))
+        self._open(self.kernel.outer[level - 1], begin, end, stack)
+
+    def _open(self, loop: Sym, begin: str, end: str | None, stack: ExitStack) -> None:
+        """Open an outer loop; around that of a column of tiles the vectorized one, although it stands behind it."""
+        if self._columns and self.facts.tile is not None and loop == self.facts.tile.loop:
+            stack.enter_context(self._loop(self.kernel.outer[-1], "0", None))
+        stack.enter_context(self._loop(loop, begin, end))
 
     def _open_parallel(self, level: int, stack: ExitStack) -> None:
         kernel = self.kernel
@@ -170,7 +181,7 @@ class Loops:
             return
         if kernel.parallel == 1:
             self._open_flat(last, stack)
-        stack.enter_context(self._loop(last, "begin", "end"))
+        self._open(last, "begin", "end", stack)
 
     def _define_threads(self) -> None:
         work = self.values.expr(total_work(self.kernel))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from inductor_cpu.codegen import lookups
 from inductor_cpu.codegen.analysis import Facts, store_operands
-from inductor_cpu.codegen.tiles import Tile
+from inductor_cpu.codegen.tiles import LEAST_TILES, Tile, goes_in_columns
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Product
 from inductor_cpu.ir.loop_nest import Load, Reduce, Scalar, Store
@@ -32,8 +32,8 @@ AHEAD_BYTES = 2048
 #: The same beside a tile, which reads and writes many rows at a time: the first-level cache holds no more of each.
 TILE_AHEAD_BYTES = 256
 
-#: A row of fewer tiles is over before what it asks for arrives.
-LEAST_TILES = 16
+#: How many tiles on a short row of them asks, along the tiles' own loop.
+TILES_AHEAD = 4
 
 #: Loops with gaps between what they touch are stepped over as a whole if that is no more than this.
 NEAR_BYTES = 8 << 10
@@ -49,6 +49,8 @@ FAR_BYTES = 16 << 10
 
 #: Rows of results of products that lie in pages of their own.
 LONG_ROW_BYTES = 4 << 10
+
+LINE_BYTES = 64
 
 #: Fewer steps than so many times the distance leave too much that is asked for beyond the end.
 LEAST_STEPS = 4
@@ -72,7 +74,10 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
     if facts.kernel.product is not None:
         return _next_panel(facts, facts.kernel.product)
     if facts.tile is not None and _has_rows_of_tiles(facts, facts.tile):
-        return _beside_tiles(facts, facts.tile)
+        return _beside_tiles(facts, facts.tile, runs)
+    if facts.tile is not None and not runs:
+        in_columns = goes_in_columns(facts.kernel, facts.tile)
+        return (_next_rows if in_columns else _next_in_short_rows)(facts, facts.tile)
     passes = _passes(facts)
     found: dict[int, Ahead] = {}
     for access in facts.access:
@@ -122,8 +127,9 @@ def _has_rows_of_tiles(facts: Facts, tile: Tile) -> bool:
     return inside and (size is None or size >= LEAST_TILES * kernel.vector.lanes)
 
 
-def _beside_tiles(facts: Facts, tile: Tile) -> dict[int, Ahead]:
-    """Accesses in a row of tiles: the lanes of the next tile, or some bytes on in each row of a plain access."""
+def _beside_tiles(facts: Facts, tile: Tile, runs: bool) -> dict[int, Ahead]:
+    """Accesses in a row of tiles: the lanes of the next tile, or some bytes on in each row of a plain access. Loads of
+    whole lines beside a tile are runs."""
     vector = facts.kernel.vector.loop
     assert vector is not None
     found: dict[int, Ahead] = {}
@@ -132,9 +138,33 @@ def _beside_tiles(facts: Facts, tile: Tile) -> dict[int, Ahead]:
         stride = _stride(facts.address(access), vector)
         if not known or not stride or not _is_plain(facts, access) or not _is_much(facts, access):
             continue
+        if not runs and access >= 0 and stride == 1 and _fills_lines(facts, access):
+            continue
         near = TILE_AHEAD_BYTES // _itemsize(facts, access)
         found[access] = Ahead(near if stride == 1 else stride * facts.kernel.vector.lanes)
     return found
+
+
+def _next_rows(facts: Facts, tile: Tile) -> dict[int, Ahead]:
+    """Stores in a column of tiles: the rows of the next tile."""
+    strides = {
+        access: _stride(facts.address(access), tile.loop)
+        for access in facts.access
+        if access < 0 and facts.load_access(access) == "contiguous" and _is_plain(facts, access)
+    }
+    lanes = facts.kernel.vector.lanes
+    return {access: Ahead(stride * lanes) for access, stride in strides.items() if stride and _is_much(facts, access)}
+
+
+def _next_in_short_rows(facts: Facts, tile: Tile) -> dict[int, Ahead]:
+    """Loads of tiles where both loops are short: whole lines some tiles on, where each lane goes on reading."""
+    found = [k for k in tile.loads if _is_plain(facts, k) and _is_much(facts, k) and _fills_lines(facts, k)]
+    return {k: Ahead(TILES_AHEAD * facts.kernel.vector.lanes) for k in found}
+
+
+def _fills_lines(facts: Facts, access: int) -> bool:
+    """Whether a vector has whole cache lines of an access."""
+    return facts.kernel.vector.lanes * _itemsize(facts, access) >= LINE_BYTES
 
 
 def _itemsize(facts: Facts, access: int) -> int:

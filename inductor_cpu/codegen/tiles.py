@@ -21,6 +21,9 @@ from inductor_cpu.ir.scatter import is_scatter
 #: A second loop that is shorter than this leaves too much of a tile empty.
 SHORTEST = 4
 
+#: A row of fewer tiles is over before what it asks for arrives.
+LEAST_TILES = 16
+
 _TILED_LANES = frozenset({"float", "int32_t", "double", "int64_t"})
 
 
@@ -35,6 +38,17 @@ class Tile:
     def has(self, access: int) -> bool:
         """Whether a load, or the store number -1 - access, is turned over."""
         return access in self.loads or -1 - access in self.stores
+
+
+def goes_in_columns(kernel: Kernel, tile: Tile) -> bool:
+    """Whether the loops that are left to a tile are its own one, which is long, and inside of it the vectorized one,
+    which is not. Tiles that go along the vectorized loop first come back to as many runs of memory as that has points,
+    which is too many for a processor to follow; along their own loop, it has as many as lanes."""
+    loop, lanes = kernel.vector.loop, kernel.vector.lanes
+    if kernel.outer[-2:] != (tile.loop, loop) or kernel.parallel == len(kernel.outer) or tile.stores:
+        return False
+    long, short = (s.size.as_int if s is not None and s.size is not None else None for s in (tile.loop, loop))
+    return long is not None and short is not None and long >= LEAST_TILES * lanes > short
 
 
 def find_tile(kernel: Kernel) -> Tile | None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.codegen.kernel import DEFAULT, generate
 from inductor_cpu.codegen.starts import starts
+from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import snapshot
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.paths import prelude
@@ -54,8 +55,8 @@ VECTORS = [isa for isa in available() if isa != "scalar"]
 class Library:
     """Compiled kernels of one instruction set."""
 
-    def __init__(self, isa: str, kernels: Iterable[Kernel]) -> None:
-        sources = {kernel: generate(kernel, target(isa)) for kernel in kernels}
+    def __init__(self, isa: str, kernels: Iterable[Kernel], choices: Choices = DEFAULT) -> None:
+        sources = {kernel: generate(kernel, target(isa), choices) for kernel in kernels}
         toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
         addresses = load_kernels(list(sources.values()), target(isa), prelude(), open_cache(), toolchain)
         self._functions = {kernel: FUNCTION(addresses[source.symbol]) for kernel, source in sources.items()}

@@ -15,6 +15,7 @@ from bench_suites.kernels.row import Size
 from bench_suites.kernels.table import FAMILIES
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.codegen.prefetch import Ahead, plan_ahead
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
@@ -264,3 +265,18 @@ def test_a_row_of_tiles_asks_for_the_next_tile_and_for_little_of_each_row_beside
     plan = plan_ahead(facts, 1)
     assert plan.pop(tiled) == Ahead(16 * 1024)
     assert list(plan.values()) == [Ahead(64)] * 2
+
+
+def test_beside_tiles_a_processor_that_follows_runs_is_asked_for_tiles_and_what_is_written() -> None:
+    facts = from_models("transposed_add")
+    asked = plan_ahead(facts, 1, runs=False)
+    assert facts.tile is not None
+    assert asked == {next(iter(facts.tile.loads)): Ahead(16 * 1536), -1: Ahead(64)}
+    assert len(plan_ahead(facts, 1)) == 3
+
+
+def test_a_column_of_tiles_asks_for_the_next_rows_to_write_and_a_short_row_for_what_lanes_read_later() -> None:
+    column, short_row = from_models("nchw_to_nhwc"), Facts(as_pairs(from_models("patches_of_image").kernel))
+    assert (ahead(column), ahead(short_row)) == ([Ahead(512)], [])
+    assert ahead(column, runs=False) == [Ahead(16 * 64)]
+    assert ahead(short_row, runs=False) == [Ahead(64)]

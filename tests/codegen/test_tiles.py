@@ -9,12 +9,15 @@ import pytest
 import torch
 
 from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.codegen.tiles import goes_in_columns
+from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.index import as_expr, loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import LOOP_DTYPES
 
-from .build import BF16, F32, Build
-from .harness import VECTORS, Library
+from .build import BF16, F32, I64, Build
+from .harness import VECTORS, Library, target
 
 N, M = size_symbol("n"), size_symbol("m")
 DTYPES = sorted(LOOP_DTYPES, key=str)
@@ -82,3 +85,38 @@ def test_permuted_sum(library: Library, isa: str, order: tuple[int, int, int], p
 def test_tiles_serve_all_types_but_masks(isa: str) -> None:
     tiled = {dtype for dtype in DTYPES if Facts(kernels(isa)[dtype, "j", 0]).tile is not None}
     assert tiled == set(DTYPES) - {torch.bool}
+
+
+LONG, SHORT = 16 * 16 + 5, 37
+
+
+def columns(isa: str, dtype: torch.dtype, parallel: int) -> Kernel:
+    """Y[b, i, j] = X[b, j, i], i along a long loop, lanes along a short one."""
+    b, i, j = loop_var("b", 3), loop_var("i", LONG), loop_var("j", SHORT)
+    build, plane = Build(), of(b) * (LONG * SHORT)
+    x = build.load("X", plane + of(j) * LONG + of(i), dtype, "strided")
+    build.store("Y", plane + of(i) * SHORT + of(j), x)
+    return build.kernel(isa, (b, i, j), vector=j, parallel=parallel, work=100)
+
+
+def test_tiles_go_along_their_own_loop_where_the_other_one_is_short(isa: str) -> None:
+    """Of kernels for CPUs that follow runs, of which there are fewer then."""
+    built = {(d, n): columns(isa, d, n) for d, n in ((F32, 0), (F32, 1), (F32, 2), (F32, 3), (BF16, 2), (I64, 2))}
+    library = Library(isa, built.values(), Choices(runs=False))
+    for (dtype, parallel), kernel in built.items():
+        tile = Facts(kernel).tile
+        assert tile is not None
+        assert goes_in_columns(kernel, tile) == (parallel < 3)
+        x, y = torch.randint(0, 100, (3, SHORT, LONG)).to(dtype), torch.zeros(3, LONG, SHORT, dtype=dtype)
+        library.run(kernel, x, y)
+        assert torch.equal(y, x.transpose(1, 2))
+
+
+def test_a_column_of_tiles_stands_inside_of_the_lanes(isa: str) -> None:
+    kernel, loops = columns(isa, F32, 2), ("for_vectors", "i1_start = ")
+    places = {
+        runs: [generate(kernel, target(isa), Choices(runs=runs)).code.index(text) for text in loops]
+        for runs in (True, False)
+    }
+    assert places[True] != sorted(places[True])
+    assert places[False] == sorted(places[False])
