@@ -15,6 +15,7 @@ from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.starts import from_starts
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
+from inductor_cpu.codegen.twins import as_twins
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Kernel
@@ -35,7 +36,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
     text and share a symbol.
     Raises InternalError if the kernel breaks the contract of `ir/kernel.py`."""
     check_kernel(kernel, target)
-    kernel = as_pairs(from_starts(as_bits(kernel)))
+    kernel = as_twins(as_pairs(from_starts(as_bits(kernel))))
     writer = Writer()
     for header in headers(kernel):
         writer.line(f'#include "{header}"')

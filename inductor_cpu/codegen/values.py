@@ -16,6 +16,7 @@ from inductor_cpu.codegen.prefetch import plan_ahead
 from inductor_cpu.codegen.scalar import SCALAR as SCALAR_OPS
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices, pointwise_units, vertical_units
+from inductor_cpu.codegen.twins import are_twins
 from inductor_cpu.codegen.vector import BOUNDS, LEAVES_RANGE
 from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
@@ -47,6 +48,7 @@ class Values:
             self._enter_product(self.kernel.product)
         self.ahead = plan_ahead(facts, vertical_units(facts), tables, choices.runs)
         self._around = stores_around(facts, choices.kept)
+        self._twins = are_twins(facts.kernel)
         self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:
@@ -336,8 +338,10 @@ class Values:
 
     # -- stores ------------------------------------------------------------------------------------------------------
     def store(self, number: int) -> None:
-        """Write a store. Raises InternalError if the value has another dtype than the buffer."""
+        """Write a store, or two of neighbours. Raises InternalError if the value has another dtype than the buffer."""
         store = self.kernel.stores[number]
+        if self._twins and number == 1:
+            return
         dtype = self.kernel.body[store.value].dtype
         if self._dtypes.get(store.buffer) != dtype:
             raise InternalError(STAGE, f"{self.kernel.label}: a store of {dtype} into {store.buffer}")
@@ -368,6 +372,9 @@ class Values:
             shown = store.mask is not None and self.facts.varying[store.mask]
             mask = f" & {self.operand(store.mask, vector=True)}" if shown and store.mask is not None else ""
             return f"stores.put({self.lanes_index(store.index[0])}, {value}, wanted{mask}, lanes);"
+        if self._twins:
+            other = self.operand(self.kernel.stores[1].value, vector=True)
+            return f"icpu::store_pairs({self.address(store.buffer, store.index[0])}, {value}, {other}, lanes);"
         if self.facts.tile is not None and number in self.facts.tile.stores:
             return f"icpu::store({self._tile_row(f'tile_s{number}')}, {value}, icpu::Full<1>{{}});"
         masked = store.mask is not None and self.facts.varying[store.mask]
