@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from inductor_cpu.codegen import lookups
 from inductor_cpu.codegen.analysis import Facts, store_operands
-from inductor_cpu.codegen.tiles import LEAST_TILES, Tile, goes_in_columns
+from inductor_cpu.codegen.tiles import Tile, goes_in_columns, is_long
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Product
 from inductor_cpu.ir.loop_nest import Load, Reduce, Scalar, Store
@@ -32,7 +32,7 @@ AHEAD_BYTES = 2048
 #: The same beside a tile, which reads and writes many rows at a time: the first-level cache holds no more of each.
 TILE_AHEAD_BYTES = 256
 
-#: How many tiles on a short row of them asks, along the tiles' own loop.
+#: How many tiles on a short row or column of them asks, along the tiles' own loop.
 TILES_AHEAD = 4
 
 #: Loops with gaps between what they touch are stepped over as a whole if that is no more than this.
@@ -76,8 +76,8 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
     if facts.tile is not None and _has_rows_of_tiles(facts, facts.tile):
         return _beside_tiles(facts, facts.tile, runs)
     if facts.tile is not None and not runs:
-        in_columns = goes_in_columns(facts.kernel, facts.tile)
-        return (_next_rows if in_columns else _next_in_short_rows)(facts, facts.tile)
+        column = goes_in_columns(facts.kernel, facts.tile) and is_long(facts.tile.loop, facts.kernel)
+        return (_next_rows if column else _further_on)(facts, facts.tile)
     passes = _passes(facts)
     found: dict[int, Ahead] = {}
     for access in facts.access:
@@ -122,9 +122,8 @@ def _has_rows_of_tiles(facts: Facts, tile: Tile) -> bool:
     """Whether the innermost loop goes from tile to tile along the lanes, for long."""
     kernel, vector = facts.kernel, facts.kernel.vector.loop
     assert vector is not None
-    size = _size(vector)
     inside = kernel.outer.index(vector) > kernel.outer.index(tile.loop)
-    return inside and (size is None or size >= LEAST_TILES * kernel.vector.lanes)
+    return inside and is_long(vector, kernel)
 
 
 def _beside_tiles(facts: Facts, tile: Tile, runs: bool) -> dict[int, Ahead]:
@@ -146,7 +145,7 @@ def _beside_tiles(facts: Facts, tile: Tile, runs: bool) -> dict[int, Ahead]:
 
 
 def _next_rows(facts: Facts, tile: Tile) -> dict[int, Ahead]:
-    """Stores in a column of tiles: the rows of the next tile."""
+    """Stores in a long column of tiles: the rows of the next tile."""
     strides = {
         access: _stride(facts.address(access), tile.loop)
         for access in facts.access
@@ -156,7 +155,7 @@ def _next_rows(facts: Facts, tile: Tile) -> dict[int, Ahead]:
     return {access: Ahead(stride * lanes) for access, stride in strides.items() if stride and _is_much(facts, access)}
 
 
-def _next_in_short_rows(facts: Facts, tile: Tile) -> dict[int, Ahead]:
+def _further_on(facts: Facts, tile: Tile) -> dict[int, Ahead]:
     """Loads of tiles where both loops are short: whole lines some tiles on, where each lane goes on reading."""
     found = [k for k in tile.loads if _is_plain(facts, k) and _is_much(facts, k) and _fills_lines(facts, k)]
     return {k: Ahead(TILES_AHEAD * facts.kernel.vector.lanes) for k in found}

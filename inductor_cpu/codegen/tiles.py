@@ -41,14 +41,19 @@ class Tile:
 
 
 def goes_in_columns(kernel: Kernel, tile: Tile) -> bool:
-    """Whether the loops that are left to a tile are its own one, which is long, and inside of it the vectorized one,
-    which is not. Tiles that go along the vectorized loop first come back to as many runs of memory as that has points,
-    which is too many for a processor to follow; along their own loop, it has as many as lanes."""
-    loop, lanes = kernel.vector.loop, kernel.vector.lanes
-    if kernel.outer[-2:] != (tile.loop, loop) or kernel.parallel == len(kernel.outer) or tile.stores:
+    """Whether the loops that are left to a tile are its own one and, inside of it, the vectorized one, which is short.
+    Tiles that go along the vectorized loop first come back to as many runs of memory as that has points, which is too
+    many for a processor to follow; along their own loop, they go through as many as lanes."""
+    loop = kernel.vector.loop
+    if loop is None or kernel.outer[-2:] != (tile.loop, loop) or kernel.parallel == len(kernel.outer) or tile.stores:
         return False
-    long, short = (s.size.as_int if s is not None and s.size is not None else None for s in (tile.loop, loop))
-    return long is not None and short is not None and long >= LEAST_TILES * lanes > short
+    return not is_long(loop, kernel)
+
+
+def is_long(loop: Sym, kernel: Kernel) -> bool:
+    """Whether a loop has room for many tiles; one whose size is not known has."""
+    size = None if loop.size is None else loop.size.as_int
+    return size is None or size >= LEAST_TILES * kernel.vector.lanes
 
 
 def find_tile(kernel: Kernel) -> Tile | None:

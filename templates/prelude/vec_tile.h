@@ -98,18 +98,16 @@ inline void transpose(Reg<double> (&r)[4]) {
 template <class T>
 using tile_t = typename value_t<T>::value_type;
 
-// Asks for the first cache line of each lane's row: index + lane * stride, which may lie beyond the memory.
+// Asks for the cache lines of each lane's row: index + lane * stride, which may lie beyond the memory.
 template <class T, class Lanes>
 inline void fetch_tile(const T* p, int64_t index, int64_t stride, const Lanes& lanes) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) __builtin_prefetch(reinterpret_cast<const void*>(place_of(p, index + i * stride, lanes, 0)));
+  for (int i = 0; i < kLanes; ++i) fetch(p, index + i * stride, lanes);
 }
 template <class T, class Lanes>
 inline void fetch_tile_to_write(const T* p, int64_t index, int64_t stride, const Lanes& lanes) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    asm volatile("prefetchw %0" : : "m"(*reinterpret_cast<const char*>(place_of(p, index + i * stride, lanes, 0))));
-  }
+  for (int i = 0; i < kLanes; ++i) fetch_to_write(p, index + i * stride, lanes);
 }
 
 // Lane i's row, p[i * stride + t] for t < count; zeros for lanes that take no part.

@@ -19,6 +19,7 @@ from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.codegen.prefetch import Ahead, plan_ahead
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
+from inductor_cpu.codegen.twins import as_twins
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
@@ -275,8 +276,9 @@ def test_beside_tiles_a_processor_that_follows_runs_is_asked_for_tiles_and_what_
     assert len(plan_ahead(facts, 1)) == 3
 
 
-def test_a_column_of_tiles_asks_for_the_next_rows_to_write_and_a_short_row_for_what_lanes_read_later() -> None:
-    column, short_row = from_models("nchw_to_nhwc"), Facts(as_pairs(from_models("patches_of_image").kernel))
-    assert (ahead(column), ahead(short_row)) == ([Ahead(512)], [])
+def test_a_column_of_tiles_asks_for_the_next_rows_to_write_and_a_short_one_for_what_lanes_read_later() -> None:
+    column = from_models("nchw_to_nhwc")
+    short = Facts(as_twins(as_pairs(from_models("patches_of_image").kernel)))
+    assert (ahead(column), ahead(short)) == ([Ahead(512)], [])
     assert ahead(column, runs=False) == [Ahead(16 * 64)]
-    assert ahead(short_row, runs=False) == [Ahead(64)]
+    assert ahead(short, runs=False) == [Ahead(64)] * 2

@@ -90,24 +90,25 @@ def test_tiles_serve_all_types_but_masks(isa: str) -> None:
 LONG, SHORT = 16 * 16 + 5, 37
 
 
-def columns(isa: str, dtype: torch.dtype, parallel: int) -> Kernel:
-    """Y[b, i, j] = X[b, j, i], i along a long loop, lanes along a short one."""
-    b, i, j = loop_var("b", 3), loop_var("i", LONG), loop_var("j", SHORT)
-    build, plane = Build(), of(b) * (LONG * SHORT)
-    x = build.load("X", plane + of(j) * LONG + of(i), dtype, "strided")
+def columns(isa: str, dtype: torch.dtype, parallel: int, length: int = LONG) -> Kernel:
+    """Y[b, i, j] = X[b, j, i], i along a loop of some length, lanes along a short one."""
+    b, i, j = loop_var("b", 3), loop_var("i", length), loop_var("j", SHORT)
+    build, plane = Build(), of(b) * (length * SHORT)
+    x = build.load("X", plane + of(j) * length + of(i), dtype, "strided")
     build.store("Y", plane + of(i) * SHORT + of(j), x)
     return build.kernel(isa, (b, i, j), vector=j, parallel=parallel, work=100)
 
 
 def test_tiles_go_along_their_own_loop_where_the_other_one_is_short(isa: str) -> None:
     """Of kernels for CPUs that follow runs, of which there are fewer then."""
-    built = {(d, n): columns(isa, d, n) for d, n in ((F32, 0), (F32, 1), (F32, 2), (F32, 3), (BF16, 2), (I64, 2))}
+    cases = [*((F32, n, LONG) for n in range(4)), (BF16, 2, LONG), (I64, 2, LONG), (F32, 2, 21), (I64, 0, 21)]
+    built = {case: columns(isa, *case) for case in cases}
     library = Library(isa, built.values(), Choices(runs=False))
-    for (dtype, parallel), kernel in built.items():
+    for (dtype, parallel, length), kernel in built.items():
         tile = Facts(kernel).tile
         assert tile is not None
         assert goes_in_columns(kernel, tile) == (parallel < 3)
-        x, y = torch.randint(0, 100, (3, SHORT, LONG)).to(dtype), torch.zeros(3, LONG, SHORT, dtype=dtype)
+        x, y = torch.randint(0, 100, (3, SHORT, length)).to(dtype), torch.zeros(3, length, SHORT, dtype=dtype)
         library.run(kernel, x, y)
         assert torch.equal(y, x.transpose(1, 2))
 
