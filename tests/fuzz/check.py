@@ -14,7 +14,7 @@ from unittest.mock import patch
 import torch
 import torch._dynamo
 
-from inductor_cpu.codegen import around, lookups, prefetch
+from inductor_cpu.codegen import around, lookups, prefetch, tiles
 from inductor_cpu.schedule import columns, divide, strips
 from tests.fuzz.calls import Results, call, model_of
 from tests.fuzz.graph import Graph
@@ -45,7 +45,8 @@ VARIANTS: dict[str, Variant] = {
 LOWERED: tuple[tuple[ModuleType, dict[str, Any]], ...] = (
     (columns, {"LEAST_BYTES": 64, "FEW_VECTORS": 0, "ROWS": range(8, 1, -1)}),
     (strips, {"LEAST_BYTES": 64, "PIECE_BYTES": 4096, "PIECES_PER_THREAD": 1, "BLOCK_ROWS": 1}),
-    (prefetch, {"STREAM_BYTES": 64, "LEAST_TILES": 1}),
+    (prefetch, {"STREAM_BYTES": 64}),
+    (tiles, {"LEAST_TILES": 3}),
     (around, {"MOST_KEPT": 64}),
     (lookups, {"LEAST_ROW_BYTES": 8, "TABLE_BYTES": 64}),
     (divide, {"POINTS_PER_ELEMENT": 1, "LEAST_POINTS": 4, "LEAST_OUTERMOST": 2, "FAR": 0, "FAR_ONE_BY_ONE": 0}),
