@@ -256,6 +256,8 @@ class _LinearChoice:
     ) -> str | None:
         """The micro kernel that computes a product even if its second operand is packed at each call; None for the
         BLAS."""
+        if not self._config.cpp.weight_prepack:
+            return None
         target = _target(self._config)
         shape = linear.Shape(rows, inner, columns, dtype, weight or dtype)
         own = linear.choose_own(shape, usable_micro_kernels(target), self._blocking)

@@ -85,8 +85,8 @@ def run_passes(
     recognize_attention(gm, attention_kernel)
     if not prepack or not static_inputs:
         expand_quantization(gm)
-        pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call)
-        return Prepared(gm, None, tuple(attention))
+        products = _per_call(pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call))
+        return Prepared(gm, None, (*products, *attention))
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)
     drop_copies(gm)
@@ -106,7 +106,7 @@ def run_passes(
         spreader.changed(part, before)
     convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
-    pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call, once)
+    products = _per_call(pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call, once))
     linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
     integers, some = pack_int_products(gm, weight_only(gm, static_inputs), micro_kernel, once)
     linears, more = linears + integers + quantized, [*more, *some]
@@ -119,7 +119,7 @@ def run_passes(
         f" {convolutions} convolutions, {linears} linears and {recurrent} recurrent layers packed,"
         f" {conv_adds + linear_adds} operations with another tensor fused"
     )
-    return Prepared(gm, recipe, (counts, *joined, *attention, *_texts([*refused, *more, *others])))
+    return Prepared(gm, recipe, (counts, *products, *joined, *attention, *_texts([*refused, *more, *others])))
 
 
 def keep_result_strides(gm: fx.GraphModule) -> list[tuple[Any, ...] | None]:
@@ -130,6 +130,10 @@ def keep_result_strides(gm: fx.GraphModule) -> list[tuple[Any, ...] | None]:
     promised = [v.stride() if isinstance(v, torch.Tensor) else None for v in values]
     output.meta["result_strides"] = promised
     return promised
+
+
+def _per_call(count: int) -> list[str]:
+    return [f"{count} products of batches, or with an operand packed at each call, by kernels of ours"] if count else []
 
 
 def _texts(refused: list[Refusal]) -> list[str]:

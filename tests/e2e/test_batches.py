@@ -9,6 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.kernels.usable import usable_micro_kernels
+from inductor_cpu.targets.cpu import detect
 from tests.e2e.support import compile_counted
 
 Tensor = torch.Tensor
@@ -34,6 +37,15 @@ class Weighted(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(torch.baddbmm(self.bias, x, self.weight))
+
+
+@pytest.fixture(autouse=True)
+def skip_without_kernel(request: pytest.FixtureRequest) -> None:
+    """Skip where no kernel of ours multiplies a dtype: f16 on a CPU with tiles of f16."""
+    dtype = request.node.callspec.params.get("dtype") if hasattr(request.node, "callspec") else None
+    names = usable_micro_kernels(detect())
+    if dtype is not None and not any(MICRO_KERNELS[n].dtype == MICRO_KERNELS[n].weight == dtype for n in names):
+        pytest.skip(f"a library multiplies {dtype} on this CPU")
 
 
 def error(value: Tensor, exact: Tensor) -> float:
@@ -231,3 +243,14 @@ def test_a_product_written_into_its_operand_reads_it_first() -> None:
     expected = torch.bmm(x, w).relu()
     torch.compile(step, backend="icpu")(x, w)
     torch.testing.assert_close(x, expected)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("packs", [True, False])
+def test_products_are_packed_at_each_call_unless_nothing_is_to_be_packed(packs: bool) -> None:
+    a, b = torch.randn(3, 5, 32), torch.randn(3, 32, 48)
+    compiled, reports = compile_counted(torch.bmm, options={"cpp.weight_prepack": packs})
+    torch.testing.assert_close(compiled(a, b), torch.bmm(a, b))
+    (report,) = reports
+    assert len(report.externs) == (not packs)
+    assert any("packed at each call" in note for note in report.notes) == packs
