@@ -71,14 +71,15 @@ def _computed(instr: Scalar, body: tuple[Instr, ...], known: dict[int, Lanes], l
 
 
 def order_of(kernel: Kernel, load: Load, masks: dict[int, Lanes]) -> Order | None:
-    """The order in which a load reads neighbours, if it is the same in every vector."""
+    """The order in which a load reads neighbours, if it is the same in every vector. A mask that differs from vector to
+    vector is no part of it."""
     loop, lanes = kernel.vector.loop, kernel.vector.lanes
-    if loop is None or (load.mask is not None and load.mask not in masks):
+    if loop is None:
         return None
     found = lane_order(load.index[0], loop, lanes)
     if found is None:
         return None
-    wanted = (1,) * lanes if load.mask is None else masks[load.mask]
+    wanted = (1,) * lanes if load.mask is None else masks.get(load.mask, (1,) * lanes)
     steps = [step for step, want in zip(found.steps, wanted, strict=True) if want]
     if not within_a_vector(steps, lanes) or found.steps == tuple(range(lanes)):
         return None

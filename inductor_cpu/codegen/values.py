@@ -219,7 +219,7 @@ class Values:
         if mask_varies and load.mask is not None:
             extra = f", {self.operand(load.mask, vector=True)}, {self._fill(load, vector=True)}"
         if access == "ordered":
-            return self._ordered_load(position, load)
+            return self._ordered_load(position, load, extra)
         if access == "periodic":
             loop, length = self.symbol(self.kernel.vector.loop or _NO_SYMBOL), self.facts.periods[position][1]
             return f"icpu::load(period{position} + {loop} % {length}, lanes)"
@@ -230,13 +230,17 @@ class Values:
             text = self._far_load(load, extra)
         return text if mask_varies else self._guarded(load, text, vector=True)
 
-    def _ordered_load(self, position: int, load: Load) -> str:
-        """A load whose lanes read neighbours in an order of their own; its mask is in the order."""
+    def _ordered_load(self, position: int, load: Load, extra: str) -> str:
+        """A load whose lanes read neighbours in an order of their own, a constant mask included.
+
+        extra: a mask that differs from vector to vector, and its fill."""
         order = self.facts.orders[position]
         first = self.address(load.buffer, load.index[0] + order.skipped)
         places = ", ".join(map(str, order.places))
-        fill = "" if load.mask is None else f", {self._fill(load, vector=True)}"
-        return f"icpu::load_ordered<icpu::Order<{places}>>({first}, {order.step or 0}, lanes{fill})"
+        in_order = load.mask is not None and load.mask in self.facts.constant_masks
+        last = f", {self._fill(load, vector=True)}" if in_order else extra
+        text = f"icpu::load_ordered<icpu::Order<{places}>>({first}, {order.step or 0}, lanes{last})"
+        return text if in_order or extra else self._guarded(load, text, vector=True)
 
     def _far_load(self, load: Load, extra: str) -> str:
         """A load whose lanes are no neighbours. extra: its mask and fill, where the mask differs between lanes."""

@@ -34,6 +34,10 @@ inline Vec<T, U> quotients(int64_t base, int64_t step, int64_t divisor, const La
   if (divisor >= step * kLanes * U) {  // at most one step to the next quotient
     return select(rest >= splat<U>(T(divisor)), splat<U>(T(first + 1)), splat<U>(T(first)));
   }
+  if ((divisor & (divisor - 1)) == 0) {
+    const int shift = __builtin_ctzll(static_cast<uint64_t>(divisor));
+    return map([shift](auto x) { return x >> shift; }, rest) + splat<U>(T(first));
+  }
   // Small numbers: a double holds them exactly, and half a unit keeps the product away from whole numbers.
   const auto scaled = (convert<double>(rest) + splat<U>(0.5)) * splat<U>(1.0 / static_cast<double>(divisor));
   return convert<T>(scaled) + splat<U>(T(first));

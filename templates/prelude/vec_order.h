@@ -33,7 +33,29 @@ struct Order {
     for (int i = 0; i < count; ++i) bits |= place[i] >= 0 ? 1u << place[i] : 0u;
     return bits;
   }
+  // The lanes that read each neighbour, as bits.
+  struct Readers {
+    alignas(64) int32_t lanes[kLanes];
+    constexpr Readers() : lanes() {
+      for (int i = 0; i < kLanes; ++i) {
+        if (place[i] >= 0) lanes[place[i]] |= 1 << i;
+      }
+    }
+  };
+  static constexpr Readers readers_of{};
 };
+
+// The neighbours that these lanes read.
+template <class From>
+inline MaskReg neighbours_of(uint32_t lanes) {
+#if defined(CPU_CAPABILITY_AVX512)
+  return _mm512_test_epi32_mask(_mm512_load_si512(From::readers_of.lanes), _mm512_set1_epi32(static_cast<int>(lanes)));
+#else
+  const auto* readers = reinterpret_cast<const __m256i*>(From::readers_of.lanes);
+  const __m256i among = _mm256_and_si256(_mm256_load_si256(readers), _mm256_set1_epi32(static_cast<int>(lanes)));
+  return _mm256_cmpgt_epi32(among, _mm256_setzero_si256());
+#endif
+}
 
 // Lane i of the result is lane from[i] of the unit.
 template <class From, class V>
@@ -90,6 +112,20 @@ inline value_t<T, U> load_ordered(const T* p, int64_t step, const Lanes& lanes) 
 template <class From, class T, class Lanes, int U = Lanes::units>
 inline value_t<T, U> load_ordered(const T* p, int64_t step, const Lanes& lanes, const value_t<T, U>& fill) {
   return select(lane_mask<From::readers()>(lanes), load_ordered<From>(p, step, lanes), fill);
+}
+// Only lanes in `mask` read their neighbours; the others hold `fill`.
+template <class From, class T, class Lanes, int U = Lanes::units>
+inline value_t<T, U> load_ordered(
+    const T* p, int64_t step, const Lanes& lanes, const Mask<U>& mask, const value_t<T, U>& fill) {
+  const auto wanted = mask & lanes.mask();
+  value_t<T, U> result;
+#pragma GCC unroll 8
+  for (int u = 0; u < U; ++u) {
+    value_t<T> unit;
+    load_unit(p + u * step, neighbours_of<From>(bits_of_mask(wanted.m[u])), unit);
+    put_unit(result, u, in_order<From>(unit));
+  }
+  return select(wanted, result, fill);
 }
 
 // first's elements with those of second between them.

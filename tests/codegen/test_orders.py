@@ -20,6 +20,7 @@ from .harness import VECTORS, Library, target
 ISAS = VECTORS
 DTYPES = sorted(LOOP_DTYPES, key=str)
 N = size_symbol("n")
+M = size_symbol("m")
 I = loop_var("i", of(N))
 
 #: What each point reads. Of n points, none reads beyond 2 n.
@@ -54,10 +55,30 @@ def turned(isa: str, dtype: torch.dtype) -> Kernel:
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
 
+def windows(isa: str, dtype: torch.dtype) -> Kernel:
+    """Y[i] = X[(i + 1) // 2 - 1], as a window that reaches over both ends; 7 fills what lies outside."""
+    b = Build()
+    place = (of(I) + 1) // 2 - 1
+    inside = b.op(
+        "logical_and", b.op("ge", b.index(place), b.const(0, I64)), b.op("lt", b.index(place), b.index(of(M)))
+    )
+    b.store("Y", of(I), b.load("X", place, dtype, "gather", mask=inside, fill=7))
+    return b.kernel(isa, (I,), vector=I, sizes=(N, M))
+
+
+def rows(isa: str, dtype: torch.dtype) -> Kernel:
+    """Y[i] = X[i // 2] if there are rows, else 7: a mask that is the same in all lanes."""
+    b = Build()
+    there = b.op("gt", b.index(of(M)), b.const(0, I64))
+    b.store("Y", of(I), b.load("X", of(I) // 2, dtype, "gather", mask=there, fill=7))
+    return b.kernel(isa, (I,), vector=I, sizes=(N, M))
+
+
 @cache
 def kernels(isa: str) -> dict[tuple[str, torch.dtype], Kernel]:
     found = {(name, dtype): moved(isa, address, dtype) for name, address in ADDRESSES.items() for dtype in DTYPES}
-    return found | {("turned", dtype): turned(isa, dtype) for dtype in (F32, BF16)}
+    masked = {"turned": turned, "windows": windows, "rows": rows}
+    return found | {(name, dtype): build(isa, dtype) for name, build in masked.items() for dtype in (F32, BF16, I64)}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -86,6 +107,33 @@ def test_the_order_of_a_masked_load_leaves_out_what_the_mask_leaves_out(
         pairs = x.view(-1, 2)
         assert torch.equal(y.view(-1, 2), torch.stack([-pairs[:, 1], pairs[:, 0]], 1))
         assert torch.equal(left.view(-1, 2), torch.stack([torch.full_like(pairs[:, 0], 7), pairs[:, 0]], 1))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, I64], ids=str)
+def test_a_mask_that_differs_between_vectors_leaves_out_what_is_not_there(
+    library: Library, isa: str, dtype: torch.dtype, last_page: torch.Tensor
+) -> None:
+    page = last_page.view(dtype)
+    page.copy_(torch.arange(len(page)) % 90)
+    for n, m in ((1, 1), (7, 2), (16, 8), (37, 12), (64, 31), (80, 40), (80, 3)):
+        x, y = page[len(page) - m :], torch.empty(n, dtype=dtype)
+        assert library.run(kernels(isa)["windows", dtype], x, y, sizes=[n, m]) == 0
+        places = (torch.arange(n) + 1) // 2 - 1
+        assert torch.equal(y, torch.where((places >= 0) & (places < m), x[places.clamp(0, m - 1)], 7))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, I64], ids=str)
+def test_a_mask_of_all_lanes_reads_nothing_where_it_is_off(library: Library, isa: str, dtype: torch.dtype) -> None:
+    x, y = torch.arange(20).to(dtype), torch.empty(40, dtype=dtype)
+    assert library.run(kernels(isa)["rows", dtype], x, y, sizes=[40, 1]) == 0
+    assert torch.equal(y, x.repeat_interleave(2))
+    assert library.run(kernels(isa)["rows", dtype], x[:0], y, sizes=[40, 0]) == 0
+    assert torch.equal(y, torch.full_like(y, 7))
+
+
+@pytest.mark.parametrize("name", ["windows", "rows"])
+def test_a_mask_does_not_ask_for_gathers(isa: str, name: str) -> None:
+    assert "gather" not in generate(kernels(isa)[name, F32], target(isa)).code
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
