@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _SEARCH = "sorting and selecting are ATen's"
 _SIZE = "the size of its result depends on data"
-_OVERLAP = "the windows of its gradient overlap: ATen gives each thread whole planes"
 
 #: Operator packet name -> the reason to show.
 LIBRARY: dict[str, str] = {
@@ -29,16 +28,6 @@ LIBRARY: dict[str, str] = {
     **dict.fromkeys(("aten::nonzero", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"), _SIZE),
     "aten::_embedding_bag": "ATen's embedding bag, a sum of rows whose number depends on data",
     "aten::grid_sampler_2d": "ATen's sampler shares the corner weights among channels",
-    **dict.fromkeys(
-        (
-            "aten::max_pool2d_with_indices_backward",
-            "aten::avg_pool2d_backward",
-            "aten::avg_pool3d_backward",
-            "aten::_adaptive_avg_pool2d_backward",
-            "aten::_adaptive_avg_pool3d_backward",
-        ),
-        _OVERLAP,
-    ),
     # what the program may see or do
     "aten::resize_": "it changes the memory of its argument",
     "aten::_assert_async": "a check of values at run time",

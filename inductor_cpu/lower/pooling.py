@@ -54,6 +54,10 @@ class Window:
             found.append(body.op("lt", body.index(position), body.index(self.stop(out))))
         return found
 
+    def length(self, out: Expr) -> Expr:
+        """How many elements window `out` has, where nothing is clipped and dilation is 1."""
+        return as_expr(self.extent) if self.stop is None else self.stop(out) - self.start(out)
+
 
 def regular_window(size: Expr, outputs: Expr, kernel: int, stride: int, padding: int, dilation: int) -> Window:
     """Windows of a fixed extent at regular distances."""
@@ -62,7 +66,7 @@ def regular_window(size: Expr, outputs: Expr, kernel: int, stride: int, padding:
     return Window(size, outputs, kernel, lambda out: out * stride - padding, dilation, padding > 0, stop)
 
 
-def _adaptive(node: fx.Node, size: Expr, outputs: Expr) -> Window:
+def adaptive_window(node: fx.Node, size: Expr, outputs: Expr) -> Window:
     """Windows from floor(o * size / outputs) to ceil((o + 1) * size / outputs)."""
     whole = divide_exact(size, outputs) if outputs != 0 else None
     if whole is not None:
@@ -83,7 +87,7 @@ def _adaptive(node: fx.Node, size: Expr, outputs: Expr) -> Window:
     return Window(size, outputs, max(extents), start, stop=stop if min(extents) != max(extents) else None)
 
 
-def _per_dim(value: Any, count: int, default: Any = None) -> tuple[int, ...]:
+def per_dim(value: Any, count: int, default: Any = None) -> tuple[int, ...]:
     """An int or a list of one or `count` ints, as `count` ints."""
     value = value if isinstance(value, (tuple, list)) else (value,)
     if not value:
@@ -236,10 +240,8 @@ def _regular_windows(
 ) -> list[Window]:
     fake = meta_of(node)
     outputs = size_exprs((fake[0] if isinstance(fake, (tuple, list)) else fake).shape)[-dims:]
-    kernel = _per_dim(kernel, dims)
-    numbers = zip(
-        kernel, _per_dim(stride, dims, kernel), _per_dim(padding, dims), _per_dim(dilation, dims), strict=True
-    )
+    kernel = per_dim(kernel, dims)
+    numbers = zip(kernel, per_dim(stride, dims, kernel), per_dim(padding, dims), per_dim(dilation, dims), strict=True)
     return [regular_window(size, out, *four) for size, out, four in zip(x.sizes[-dims:], outputs, numbers, strict=True)]
 
 
@@ -248,8 +250,8 @@ rule(aten.max_pool3d_with_indices.default)(_max_pool(3))
 
 
 def _adaptive_windows(node: fx.Node, x: TensorValue, output_size: Any, dims: int) -> list[Window]:
-    outputs = size_exprs(_per_dim(output_size, dims))
-    return [_adaptive(node, size, out) for size, out in zip(x.sizes[-dims:], outputs, strict=True)]
+    outputs = size_exprs(per_dim(output_size, dims))
+    return [adaptive_window(node, size, out) for size, out in zip(x.sizes[-dims:], outputs, strict=True)]
 
 
 def _adaptive_max_pool(dims: int) -> Any:
@@ -278,7 +280,7 @@ def _avg_pool(dims: int) -> Any:
     ) -> Any:
         _require_float(node, x)
         windows = _regular_windows(node, x, dims, kernel_size, stride, padding, 1)
-        pads = _per_dim(padding, dims)
+        pads = per_dim(padding, dims)
 
         def finish(body: Body, value: int, at: tuple[Expr, ...]) -> int:
             if divisor_override is not None:
@@ -286,7 +288,7 @@ def _avg_pool(dims: int) -> Any:
             else:
                 outs = at[x.ndim - dims :]
                 divisor = product(
-                    _extent(window, out, pad, count_include_pad)
+                    counted(window, out, pad, count_include_pad)
                     for window, out, pad in zip(windows, outs, pads, strict=True)
                 )
             return body.op("div", value, number(body, divisor, body.dtype(value)))
@@ -296,7 +298,7 @@ def _avg_pool(dims: int) -> Any:
     return lower
 
 
-def _extent(window: Window, out: Expr, pad: int, with_padding: bool) -> Expr:
+def counted(window: Window, out: Expr, pad: int, with_padding: bool) -> Expr:
     """How many elements of a window count: those in the input or, with padding, in the padded input."""
     start = window.start(out)
     stop = start + window.extent
@@ -318,8 +320,7 @@ def _adaptive_avg_pool(dims: int) -> Any:
 
         def finish(body: Body, value: int, at: tuple[Expr, ...]) -> int:
             for window, out in zip(windows, at[x.ndim - dims :], strict=True):
-                extent = as_expr(window.extent) if window.stop is None else window.stop(out) - window.start(out)
-                value = body.op("div", value, number(body, extent, body.dtype(value)))
+                value = body.op("div", value, number(body, window.length(out), body.dtype(value)))
             return value
 
         return _pool(ctx, node, x, windows, "sum", meta_of(node), finish)

@@ -6,11 +6,12 @@ why it should not be.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, of
-from inductor_cpu.ir.loop_nest import Const, Load, LoopNest, Scalar
+from inductor_cpu.ir.loop_nest import Cast, Const, Instr, Load, LoopNest, Scalar
 from inductor_cpu.ir.nodes import Extern, Node, Program
 from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
 from inductor_cpu.ir.rewrite import Copier, Editor, operands, prune
@@ -182,11 +183,21 @@ class _Inliner:
         root = producer.stores[0].value
         copier.run((root,))
         value = copier.values[root]
-        if mask is None:
+        if mask is None or _is_filled(editor.instructions, value, mask, load.fill):
             return value
         dtype = editor.instructions[value].dtype
         fill = editor.emit(Const(load.fill, dtype))
         return editor.emit(Scalar("where", (mask, value, fill), dtype))
+
+
+def _is_filled(body: Sequence[Instr], value: int, mask: int, fill: float) -> bool:
+    """Whether a value is a load, or a conversion of one, that gives this number where the mask is off."""
+    instruction = body[value]
+    while isinstance(instruction, Cast):
+        instruction = body[instruction.arg]
+    if not isinstance(instruction, Load) or instruction.mask != mask:
+        return False
+    return instruction.fill == fill and math.copysign(1, instruction.fill) == math.copysign(1, fill)
 
 
 def is_whole_store(nest: LoopNest) -> bool:

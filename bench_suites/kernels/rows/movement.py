@@ -36,6 +36,28 @@ def _projected(pick: Pick) -> Inputs:
     return (randn(pick(8, 2, 1), pick(512, 9, 32), pick(3 * 768, 3 * 24)),)
 
 
+def _pooled(images: Inputs) -> Inputs:
+    """Images, the gradient of their max pooling, and the positions of the maxima."""
+    x = images[0]
+    values, positions = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+    return x, torch.randn_like(values), positions
+
+
+def _max_pool_gradient(x: torch.Tensor, gradient: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    windows = [3, 3], [2, 2], [1, 1], [1, 1], False
+    return torch.ops.aten.max_pool2d_with_indices_backward(gradient, x, *windows, positions)
+
+
+def _averaged(pick: Pick) -> Inputs:
+    """Images, and the gradient of their average pooling."""
+    x = _image(pick)[0]
+    return x, torch.randn_like(F.avg_pool2d(x, 3, 2, 1))
+
+
+def _average_pool_gradient(x: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten.avg_pool2d_backward(gradient, x, [3, 3], [2, 2], [1, 1], False, True, None)
+
+
 def _windows(x: torch.Tensor) -> torch.Tensor:
     batch, height, width, channels = x.shape
     x = torch.roll(x, (-3, -3), (1, 2)).view(batch, height // 7, 7, width // 7, 7, channels)
@@ -165,7 +187,10 @@ MOVEMENT = (
     KernelRow("reflect_pad", lambda x: F.pad(x, (2, 2, 2, 2), mode="reflect"), _image),
     KernelRow("max_pool", lambda x: F.max_pool2d(x, 3, 2, 1), _image, BOTH),
     KernelRow("max_pool_nhwc", lambda x: F.max_pool2d(x, 3, 2, 1), _nhwc, BOTH),
+    KernelRow("max_pool_gradient", _max_pool_gradient, lambda p: _pooled(_image(p)), BOTH),
+    KernelRow("max_pool_gradient_nhwc", _max_pool_gradient, lambda p: _pooled(_nhwc(p)), BOTH),
     KernelRow("average_pool", lambda x: F.avg_pool2d(x, 2), _image),
+    KernelRow("average_pool_gradient", _average_pool_gradient, _averaged, BOTH),
     KernelRow(
         "adaptive_pool",
         lambda x: F.adaptive_avg_pool2d(x, 7),
