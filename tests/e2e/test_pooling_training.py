@@ -1,0 +1,80 @@
+"""Gradients of pooling in compiled training steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tests.e2e.support import compile_counted
+
+Pool = Callable[[torch.Tensor], torch.Tensor]
+
+POOLS: dict[str, Pool] = {
+    "maximum of overlapping windows": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "maximum of neighbouring windows": lambda x: F.max_pool2d(x, 2),
+    "maximum of dilated windows": lambda x: F.max_pool2d(x, 3, 2, 1, 2, ceil_mode=True),
+    "adaptive maximum": lambda x: F.adaptive_max_pool2d(x, 5),
+    "average of overlapping windows": lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False),
+    "average of neighbouring windows": lambda x: F.avg_pool2d(x, 2),
+    "adaptive average": lambda x: F.adaptive_avg_pool2d(x, 7),
+}
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", POOLS)
+def test_the_gradient_of_pooling_is_a_vectorized_loop_as_exact_as_eager(
+    name: str, dtype: torch.dtype, memory_format: torch.memory_format
+) -> None:
+    x = torch.randn(2, 20, 35, 37).to(dtype).contiguous(memory_format=memory_format)
+    pool = POOLS[name]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return pool(x.relu())
+
+    compiled, reports = compile_counted(function)
+    weights = torch.randn_like(function(x))
+    ours, theirs, exact = (
+        _gradient(f, x, weights, t) for f, t in ((compiled, dtype), (function, dtype), (function, torch.double))
+    )
+    assert ours.stride() == theirs.stride()
+    error, allowed = (
+        (ours - exact).abs().max(),
+        2 * (theirs - exact).abs().max() + torch.finfo(dtype).eps * exact.abs().max(),
+    )
+    assert error <= allowed
+    backward = reports[1]
+    assert (backward.kind, backward.extern_calls) == ("backward", 0)
+    assert backward.vectorized == len(backward.kernels)
+
+
+def _gradient(function: Pool, x: torch.Tensor, weights: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    leaf = x.clone().to(dtype).requires_grad_()
+    (function(leaf) * weights.to(dtype)).sum().backward()
+    assert leaf.grad is not None
+    return leaf.grad
+
+
+def test_positions_that_max_pooling_keeps_are_int32() -> None:
+    kept: list[torch.Tensor] = []
+    compiled, _ = compile_counted(lambda x: F.max_pool2d(x, 3, 2, 1))
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        compiled(torch.randn(2, 3, 9, 9, requires_grad=True)).sum().backward()
+    assert [t.dtype for t in kept if not t.is_floating_point()] == [torch.int32]
+
+
+def test_positions_that_the_program_returns_stay_int64() -> None:
+    x = torch.randn(2, 3, 9, 9)
+    compiled, _ = compile_counted(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True))
+    leaf, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+    values, positions = compiled(leaf)
+    expected, places = F.max_pool2d(other, 3, 2, 1, return_indices=True)
+    values.sum().backward()
+    expected.sum().backward()
+    assert torch.equal(positions, places)
+    assert leaf.grad is not None
+    assert other.grad is not None
+    assert torch.equal(leaf.grad, other.grad)
