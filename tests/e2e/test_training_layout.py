@@ -1,0 +1,106 @@
+"""Training steps whose convolutions run channels-last: numbers and strides are eager's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.utils import same
+
+from tests.e2e.support import compile_counted
+
+
+class Features(nn.Module):
+    """Results with images of the middle, a view of one among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 6, 3, stride=2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.first(x).relu()
+        z = self.second(y)
+        return y, z, z.flatten(2), z.permute(0, 2, 3, 1)
+
+
+def _block(channels: int) -> nn.Sequential:
+    """Averages, no maxima: a choice that rounding turns over would move a whole gradient."""
+    return nn.Sequential(
+        nn.Conv2d(3, channels, 3, stride=2, bias=False),
+        nn.BatchNorm2d(channels),
+        nn.SiLU(),
+        nn.Conv2d(channels, channels, 3, padding=1, groups=channels),
+        nn.AvgPool2d(3, 2, 1),
+        nn.Conv2d(channels, 10, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(10, 4),
+    )
+
+
+MODULES: dict[str, Callable[[], nn.Module]] = {
+    "norm, depthwise, pooling, linear": lambda: _block(16),
+    "results from the middle": Features,
+    "patches as tokens": lambda: nn.Sequential(
+        nn.Conv2d(3, 12, 5, stride=5), nn.Flatten(2), nn.LayerNorm(16), nn.Linear(16, 5)
+    ),
+    "transposed": lambda: nn.Sequential(nn.Conv2d(3, 6, 3), nn.ConvTranspose2d(6, 4, 2, stride=2)),
+    "changed in place": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3)),
+}
+
+
+def _results(value: Any) -> tuple[torch.Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _step(module: nn.Module, function: Callable[..., Any], x: torch.Tensor) -> tuple[dict[str, torch.Tensor], Any]:
+    """Gradients of the input, the parameters, and buffers; and the results."""
+    leaf = x.clone().requires_grad_()
+    results = _results(function(leaf))
+    torch.manual_seed(3)
+    sum(((r * torch.randn(r.shape).to(r.dtype)).sum() for r in results), torch.zeros(())).backward()
+    assert leaf.grad is not None
+    found = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+    return {"x": leaf.grad, **found, **dict(module.named_buffers())}, results
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", MODULES)
+def test_a_step_with_convolutions_has_the_numbers_and_strides_of_eager(
+    name: str, dtype: torch.dtype, dynamic: bool
+) -> None:
+    module = MODULES[name]().to(dtype)
+    theirs, exact, x = copy.deepcopy(module), copy.deepcopy(module).double(), torch.randn(2, 3, 20, 20).to(dtype)
+    compiled, reports = compile_counted(module, dynamic=dynamic)
+    ours, results = _step(module, compiled, x)
+    expected, wanted = _step(theirs, theirs, x)
+    truth, _ = _step(exact, exact, x.double())
+    assert [r.kind for r in reports] == ["forward", "backward"]
+    assert [r.stride() for r in results] == [w.stride() for w in wanted]
+    assert ours.keys() == expected.keys()
+    for key, value in expected.items():
+        assert ours[key].stride() == value.stride(), key
+        assert same(value, ours[key], truth[key], tol=1e-3 if dtype == torch.float32 else 1e-2), key
+
+
+def test_what_a_step_keeps_of_convolutions_is_channels_last() -> None:
+    kept: list[torch.Tensor] = []
+    compiled, _ = compile_counted(_block(16))
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        compiled(torch.randn(2, 3, 20, 20)).sum().backward()
+    images = [t for t in kept if t.dim() == 4 and t.shape[2] > 3]
+    assert len(images) >= 3
+    assert all(t.is_contiguous(memory_format=torch.channels_last) for t in images)
+
+
+def test_convolutions_that_onednn_does_not_compute_keep_their_layout() -> None:
+    kept: list[torch.Tensor] = []
+    compiled, _ = compile_counted(nn.Conv2d(3, 8, 3).double())
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        compiled(torch.randn(2, 3, 9, 9).double()).sum().backward()
+    assert not any(t.is_contiguous(memory_format=torch.channels_last) for t in kept if t.shape[-1] > 3)
