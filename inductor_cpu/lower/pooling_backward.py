@@ -74,6 +74,10 @@ def _gather(
 def _chosen(ctx: Lowering, node: fx.Node, grad: TensorValue, x: TensorValue, indices: TensorValue, holders: Any) -> Any:
     """The gradient of windows that chose the element; `indices` are those of the operator's own forward."""
     dims = len(holders)
+    if not _has_channels_last(meta_of(node), dims) and any(as_expr(window.extent) != ONE for window in holders):
+        raise Unsupported(
+            node, "ATen adds each gradient to its one element; to ask all windows takes longer within a plane"
+        )
 
     def share(body: Body, out: tuple[Expr, ...], at: tuple[Expr, ...], mask: int | None) -> int:
         flat = ZERO
@@ -83,6 +87,11 @@ def _chosen(ctx: Lowering, node: fx.Node, grad: TensorValue, x: TensorValue, ind
         return body.op("where", chosen, body.load(grad, out, mask), body.const(0, grad.dtype))
 
     return _gather(ctx, node, grad, x.sizes, holders, share)
+
+
+def _has_channels_last(fake: torch.Tensor, dims: int) -> bool:
+    """Whether lanes can be channels, which have their windows in common."""
+    return fake.dim() > dims and fake.stride(-dims - 1) == 1
 
 
 def _max_pool_backward(dims: int) -> Any:

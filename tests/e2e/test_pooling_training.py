@@ -22,6 +22,9 @@ POOLS: dict[str, Pool] = {
     "adaptive average": lambda x: F.adaptive_avg_pool2d(x, 7),
 }
 
+#: Whose gradients ATen scatters in contiguous planes.
+OVERLAPPING_MAXIMA = ("maximum of overlapping windows", "maximum of dilated windows", "adaptive maximum")
+
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -47,7 +50,8 @@ def test_the_gradient_of_pooling_is_a_vectorized_loop_as_exact_as_eager(
     )
     assert error <= allowed
     backward = reports[1]
-    assert (backward.kind, backward.extern_calls) == ("backward", 0)
+    within_planes = memory_format == torch.contiguous_format and name in OVERLAPPING_MAXIMA
+    assert (backward.kind, backward.extern_calls) == ("backward", within_planes)
     assert backward.vectorized == len(backward.kernels)
 
 
