@@ -70,7 +70,7 @@ def generate_attention(
     mask = f"{_SPACE}::None" if node.mask is None else ELEMENT[buffers[node.mask.buffer].dtype]
     if isinstance(step, Scored):
         check_kernel(step.kernel, target)
-        mask = f"{_SPACE}::Changed"
+        mask = f"{_SPACE}::Changed" if node.log_sums is None else f"{_SPACE}::ChangedAndSummed"
         for header in headers(step.kernel):
             writer.line(f'#include "{header}"')
         comment(step.kernel, target, writer)

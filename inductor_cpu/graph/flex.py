@@ -19,8 +19,8 @@ def mark_flexible(gm: fx.GraphModule, choose: AttentionChoice) -> list[str]:
     lines = []
     for node in gm.graph.find_nodes(op="call_function", target=FLEX_ATTENTION):
         kernel, reason = choose(fake(args_of(node)[0]).dtype)
-        if any(user.args[1] != 0 for user in node.users):
-            kernel, reason = None, "its sums or largest scores are results"
+        if any(user.args[1] == 2 for user in node.users):
+            kernel, reason = None, "its largest scores are a result"
         score, mask = (getattr(gm, str(function.target)) for function in (args_of(node)[3], args_of(node)[4][-1]))
         if any("val" not in n.meta for f in (score, mask) for n in f.graph.nodes if n.op != "output"):
             kernel, reason = None, "a function of its scores holds a tensor"

@@ -54,22 +54,25 @@ def attend(
     fill: float | None = None,
     in_parts: bool = False,
     dense: bool = False,
-    become: Callable[[torch.Tensor], torch.Tensor] = lambda scores: scores,
+    become: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """softmax(q @ k^T * scale + mask) @ v, in float32: (batch, heads, rows, columns) of q's dtype, and the logarithms
     of the softmax's divisors, float32 (batch, heads, rows), or in_parts (batch, heads, rows, 2): numbers whose sums
     they are. The operands are those of `ir.nodes.Attention`; the mask need not be expanded. kept: which weights are not
-    dropped, with probability `keep`. become: from scores to what the softmax is of."""
+    dropped, with probability `keep`. become: from scores to what the softmax is of; the logarithm of a row without keys
+    then is -infinity."""
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = (x.float().repeat_interleave(groups, 1) for x in (k, v))
-    scores = _masked(become(q.float() @ k.transpose(2, 3) * scale), mask, causal, fill)
+    scores = q.float() @ k.transpose(2, 3) * scale
+    scores = _masked(scores if become is None else become(scores), mask, causal, fill)
     weights, base = scores.softmax(-1), scores.new_zeros(scores.shape[:3])
     if in_parts and scores.shape[3] > 0:
         base = scores.amax(-1)
     parts = [base, (scores - base.unsqueeze(-1)).logsumexp(-1)]
     if not nan_rows:
         empty = (scores == -math.inf).all(-1)
-        weights, parts = weights.masked_fill(empty.unsqueeze(-1), 0.0), [x.masked_fill(empty, 0.0) for x in parts]
+        weights = weights.masked_fill(empty.unsqueeze(-1), 0.0)
+        parts = [x.masked_fill(empty, 0.0) for x in parts] if become is None else parts
     logs = torch.stack(parts, -1) if in_parts else parts[0] + parts[1]
     out = (weights if kept is None else weights * kept / keep) @ v
     place = q.new_empty(out.shape) if dense else by_rows(out.shape, q)

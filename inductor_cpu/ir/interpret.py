@@ -152,7 +152,7 @@ class _Run:
     def attend(self, node: Attention) -> None:
         q, k, v = self.view(node.q), self.view(node.k), self.view(node.v)
         mask, kept = (None if view is None else self.view(view) for view in (node.mask, node.kept))
-        become = functools.partial(self.score, node)
+        become = None if node.scores is None else functools.partial(self.score, node)
         settings = node.scale, node.causal, node.nan_rows, kept, node.keep, node.fill, node.in_parts
         results = attend(q, k, v, mask, *settings, become=become)
         for name, value in zip(node.outputs, results, strict=False):

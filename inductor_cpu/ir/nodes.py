@@ -125,7 +125,8 @@ class Attention:
     key is NaN, as a plain softmax gives, else 0. fill: the scores where a bool mask is False, None for -infinity. out:
     a buffer (batch, heads, rows, columns) with stride 1 along columns; log_sums: a float32 buffer (batch, heads, rows)
     for the logarithms of the softmax's divisors, or in_parts (batch, heads, rows, 2) for numbers whose sums they are:
-    beside a mask of large numbers one float forgets how many keys share the weight; or None.
+    beside a mask of large numbers one float forgets how many keys share the weight; or None. A row without any key has
+    0 there, with `scores` -infinity.
     kernel: a row of `ATTENTION_KERNELS`. scores: None, or what becomes of each score before the softmax: a nest over
     (batch, heads, rows, keys) that loads scores from its only result and stores there. This float32 buffer, of kind
     "accumulator", never is in memory as a whole. A score of -infinity is a key that does not count.

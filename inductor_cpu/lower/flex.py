@@ -43,8 +43,9 @@ def flex_attention(
     options: Any,
     of_score: Sequence[Any],
     of_mask: Sequence[Any],
-) -> tuple[TensorValue, None, None]:
-    """The lists of blocks of a mask say where to look for keys; there, its function says which count."""
+) -> tuple[TensorValue, TensorValue | None, None]:
+    """The lists of blocks of a mask say where to look for keys; there, its function says which count. The second
+    result, logarithms to the base of 2, exists if somebody reads it."""
     if FLEX_KERNEL not in node.meta:
         raise Unsupported(node, "no kernel of ours computes it")
     if not isinstance(scale, (int, float)):
@@ -60,13 +61,25 @@ def flex_attention(
     strides = dense_strides(out)
     shape = size_exprs(out.shape)
     made = ctx.new_buffer(out.dtype, shape, strides if strides[-1] == 1 else contiguous_strides(shape))
+    read = any(user.args[1] == 1 for user in node.users)
+    sums = ctx.new_buffer(torch.float32, sizes[:3]) if read else None
     ctx.nodes.append(
         Attention(
             ctx.fresh("attention"), node.meta[FLEX_KERNEL], q_view, k_view, v_view, None, 1.0, False, False,
-            made.name, None, (node.name,), nest, blocks,
+            made.name, None if sums is None else sums.name, (node.name,), nest, blocks,
         )
     )  # fmt: skip
-    return ctx.whole(made), None, None
+    return ctx.whole(made), None if sums is None else _binary(ctx, node, ctx.whole(sums)), None
+
+
+def _binary(ctx: Lowering, node: fx.Node, sums: TensorValue) -> TensorValue:
+    """Natural logarithms to the base of 2, as the operator gives them."""
+    return ctx.pointwise(
+        node,
+        lambda body, at: body.op("div", body.load(sums, at), body.const(math.log(2), torch.float32)),
+        sums.sizes,
+        torch.float32,
+    )
 
 
 def _blocks(ctx: Lowering, node: fx.Node, sizes: Sequence[Expr], block_mask: Sequence[Any]) -> Blocks | None:

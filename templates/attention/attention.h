@@ -24,10 +24,10 @@ inline constexpr int64_t kKeysAtOnce = 256;
 template <class Micro, class T, class MaskElement, bool causal, Empty empty, bool dropped, bool few>
 class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   using Base = Problem<T, MaskElement, causal, empty, dropped>;
-  using Base::kChanged, Base::kMasked;
+  using Base::kChanged, Base::kMasked, Base::kSummed;
   using Element = typename Micro::Element;
   using Pack = Packing<Micro, T>;
-  using Rows = Softmax<Micro, kMasked>;
+  using Rows = Softmax<Micro, kMasked, kSummed>;
   static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns, kStep = Micro::kStep;
   static constexpr int64_t kBlocks = Micro::kBlocks, kQueries = kBlocks * kBlock;
 
@@ -35,7 +35,8 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   using Base::blocks, Base::fill, Base::k, Base::keep, Base::kept, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
   // One kernel: the queries of all heads are shared among threads, kQueries at once. change(batch, head, first row, first key,
-  // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of `Changed`.
+  // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of
+  // `Changed` or `ChangedAndSummed`.
   template <class Change = None>
   void run(int limit, const Change& change = {}) const {
     if constexpr (few && !dropped) {
@@ -210,10 +211,9 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   void finish(const Queries& some, const Block& block) const {
     for (int64_t r = 0; r < block.rows; ++r) {
       const Running& running = block.running[r];
-      const float sum = block.begun ? total_of(running.sums) : 0.0f;
-      this->template finish_row<Pack, kColumns>(some.batch, some.head, block.first + r, running.base, sum, [&](int64_t panel) {
-        return block.sums + (panel * kBlock + r) * kColumns;
-      });
+      const float sum = block.begun ? total_of(running.sums) : 0.0f, exact = Rows::total(running);
+      const auto sums = [&](int64_t panel) { return block.sums + (panel * kBlock + r) * kColumns; };
+      this->template finish_row<Pack, kColumns>(some.batch, some.head, block.first + r, running.base, sum, exact, sums);
     }
   }
 };

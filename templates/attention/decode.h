@@ -427,7 +427,7 @@ class Decode {
         Pair<T>::put_in_order(pair);
         std::memcpy(sums + c, pair, sizeof(pair));
       }
-      p_.template finish_row<Pack, kPair>(b, head_of(shared, r), row_of(r), state.base[r], state.total[r],
+      p_.template finish_row<Pack, kPair>(b, head_of(shared, r), row_of(r), state.base[r], state.total[r], state.total[r],
                                           [&](int64_t panel) { return sums + panel * kPair; });
     }
   }

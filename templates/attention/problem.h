@@ -50,6 +50,10 @@ struct Blocks {
 // In place of a mask: a function changes the scores.
 struct Changed {};
 
+// The same, and log_sums are a result of the program, not only what gradients are made from: they are of weights that are
+// not rounded.
+struct ChangedAndSummed : Changed {};
+
 // Which rows have no key at all: NaN there, as a softmax of -infinities gives, or 0.
 enum class Empty { kZero, kNan };
 
@@ -59,7 +63,8 @@ struct Problem {
   using Value = T;
   static constexpr bool kMasked = !std::is_same_v<MaskElement, None>;
   static constexpr bool kCausal = causal;
-  static constexpr bool kChanged = std::is_same_v<MaskElement, Changed>;
+  static constexpr bool kChanged = std::is_base_of_v<Changed, MaskElement>;
+  static constexpr bool kSummed = std::is_same_v<MaskElement, ChangedAndSummed>;
 
   Sizes sizes;
   Blocks blocks;  // where scores are changed
@@ -70,8 +75,9 @@ struct Problem {
   Tensor<const bool> kept;  // where weights are dropped
   float keep = 1;  // the probability of being kept
   Tensor<T> out;
-  // What the weights of a row were divided by, as a logarithm; data may be null. in_parts: as two numbers side by side,
-  // whose sum it is, for beside a mask of large numbers one number forgets how many keys share the weight.
+  // What the weights of a row were divided by, as a logarithm; data may be null. A row without keys has 0, as ATen's: its
+  // backward then finds weights of exp(-inf - 0); where log_sums are a result, -infinity. in_parts: as two numbers side by
+  // side, whose sum it is, for beside a mask of large numbers one number forgets how many keys share the weight.
   Tensor<float> log_sums;
   bool in_parts = false;
 
@@ -91,9 +97,11 @@ struct Problem {
     }
   }
 
-  // base: the score whose weight is 1; total: the sum of weights; sums(panel): weighted values, kColumns of them.
+  // base: the score whose weight is 1; total: the sum of weights, as rounded, and exact: as they were before; sums(panel):
+  // weighted values, kColumns of them.
   template <class Pack, int64_t kColumns, class Sums>
-  ICPU_INLINE void finish_row(int64_t b, int64_t h, int64_t row, float base, float total, const Sums& sums) const {
+  ICPU_INLINE void finish_row(int64_t b, int64_t h, int64_t row, float base, float total, float exact,
+                              const Sums& sums) const {
     const float factor = total == 0 ? (empty == Empty::kNan && sizes.keys > 0 ? kNan<float> : 0.0f)
                                     : dropped ? 1 / (total * keep) : 1 / total;
     T* const place = out.at(b, h, row);
@@ -105,9 +113,11 @@ struct Problem {
       }
       Pack::store(place + panel * kColumns, value, sizes.columns - panel * kColumns);
     }
-    if (log_sums.data != nullptr) {
+    if constexpr (kSummed) {
+      // Of an infinite score the weight is NaN; of no key, too, the base is what the sum is.
+      *log_sums.at(b, h, row) = std::isinf(base) ? base : base + std::log(exact);
+    } else if (log_sums.data != nullptr) {
       const float unit = kMasked ? 1.0f : std::abs(scale);
-      // A row without keys has 0, as ATen's: its backward then finds weights of exp(-inf - 0).
       // Without a mask the exponent of the base is rounded, and all weights are 2^rest too large.
       const float power = unit * kLog2E, rest = kMasked || total == 0 ? 0.0f : std::fma(base, power, -(base * power));
       const float log_total = std::log(total) - rest / kLog2E;

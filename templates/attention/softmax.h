@@ -86,14 +86,17 @@ struct Running {
   float base = -kInf<float>;
   bool outgrown = false;  // whether a later block had scores far above the base: the next one may, too
   Reg<float> sums = {};
+  Reg<float> exact = {};  // sums of weights as they were before being rounded
 };
 
-template <class Micro, bool masked>
+// exact: whether sums of weights that are not rounded are wanted, too.
+template <class Micro, bool masked, bool exact = false>
 struct Softmax {
   using Element = typename Micro::Element;
+  static constexpr bool kExact = exact && !std::is_same_v<Element, float>;
   static constexpr int64_t kPanel = int64_t(Micro::kBlock) * Micro::kColumns;
   static constexpr int kVectors = Micro::kColumns / kLanes;
-  static constexpr int kTerms = std::is_same_v<Element, bf16> ? 5 : 6;
+  static constexpr int kTerms = std::is_same_v<Element, bf16> && !exact ? 5 : 6;
   // Of a score far above the base, float keeps fewer bits behind the point.
   static constexpr float kRange = std::is_same_v<Element, bf16> ? 32 : 8;
 
@@ -145,13 +148,14 @@ struct Softmax {
       for (int64_t panel = 0; panel < end / Micro::kColumns; ++panel) {
         const Reg<float> none[kVectors] = {};
         Reg<float> nothing[kVectors] = {};
-        put(weights + panel * kPanel, none, nothing);
+        put(weights + panel * kPanel, none, nothing, nothing);
       }
       return 1;
     }
     running.base = now;
     const float factor = before == -kInf<float> ? 0.0f : power_of_two<6>(splat_reg(between(before, now, unit)))[0];
     running.sums *= splat_reg(factor);
+    if constexpr (kExact) running.exact *= splat_reg(factor);
     weigh<false>(scores, keys, end, unit, running, weights);
     return factor;
   }
@@ -161,7 +165,7 @@ struct Softmax {
   static ICPU_INLINE bool weigh(const float* scores, int64_t keys, int64_t end, float unit, Running& running,
                                 Element* weights) {
     const Exponent exponent(running.base, unit);
-    Reg<float> sums[kVectors] = {running.sums}, most[kVectors] = {};
+    Reg<float> sums[kVectors] = {running.sums}, most[kVectors] = {}, unrounded[kVectors] = {running.exact};
     const int64_t whole = keys / Micro::kColumns;
     for (int64_t panel = 0; panel < whole; ++panel) {
       Reg<float> weight[kVectors];
@@ -171,7 +175,7 @@ struct Softmax {
         if constexpr (limited) most[v] = raw_max(most[v], power);
         weight[v] = power_of_two<kTerms>(power);
       }
-      put(weights + panel * kPanel, weight, sums);
+      put(weights + panel * kPanel, weight, sums, unrounded);
     }
     for (int64_t panel = whole; panel < end / Micro::kColumns; ++panel) {
       Reg<float> weight[kVectors];
@@ -182,17 +186,22 @@ struct Softmax {
         if constexpr (limited) most[v] = raw_max(most[v], power);
         weight[v] = power_of_two<kTerms>(power);
       }
-      put(weights + panel * kPanel, weight, sums);
+      put(weights + panel * kPanel, weight, sums, unrounded);
     }
 #pragma GCC unroll 4
     for (int v = 1; v < kVectors; ++v) {
       sums[0] += sums[v];
+      unrounded[0] += unrounded[v];
       most[0] = raw_max(most[0], most[v]);
     }
     if (limited && any_above(most[0], kRange)) return false;
     running.sums = sums[0];
+    if constexpr (kExact) running.exact = unrounded[0];
     return true;
   }
+
+  // The weights of a row, as many bits of their sum as were asked for.
+  static float total(const Running& running) { return total_of(kExact ? running.exact : running.sums); }
 
   // Of the first `keys` scores; NaN if one is.
   static float largest(const float* scores, int64_t keys) {
@@ -249,7 +258,8 @@ struct Softmax {
  private:
   // Stores the weights of one row and panel, and adds them to the sums as they are stored: the error of a rounded weight
   // then is in the divisor too, and cancels where one key has nearly all the weight.
-  static ICPU_INLINE void put(Element* to, const Reg<float> (&weight)[kVectors], Reg<float> (&sums)[kVectors]) {
+  static ICPU_INLINE void put(Element* to, const Reg<float> (&weight)[kVectors], Reg<float> (&sums)[kVectors],
+                              Reg<float> (&unrounded)[kVectors]) {
     if constexpr (std::is_same_v<Element, float>) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
@@ -262,6 +272,7 @@ struct Softmax {
       _mm512_store_si512(to, (__m512i)rounded);
       sums[0] = _mm512_dpbf16_ps(sums[0], rounded, (__m512bh)_mm512_set1_epi16(0x3f80));
 #endif
+      for (int v = 0; kExact && v < kVectors; ++v) unrounded[v] += weight[v];
     }
   }
 };

@@ -163,14 +163,18 @@ def test_lists_say_where_to_look() -> None:
     torch.testing.assert_close(compiled(q, k, v), torch.cat([first, call("unchanged", q[:, :, 128:], k, v)], 2))
 
 
-def test_sums_of_scores_are_left_to_torch() -> None:
-    def function(q: Tensor, k: Tensor, v: Tensor) -> Any:
-        return call("soft cap", q, k, v, return_lse=True)
-
+def test_largest_scores_are_left_to_torch() -> None:
+    """The operator has them; torch's function refuses to give them on CPUs."""
     q, k, v = operands(rows=20, keys=30)
-    compiled = torch.compile(function, backend="icpu")
-    torch.testing.assert_close(compiled(q, k, v), function(q, k, v))
-    assert "its sums or largest scores are results" in str(inductor_cpu.explain(compiled, q, k, v))
+    mask = create_block_mask(lambda b, h, q, k: q < k + 20, None, None, 20, 30, device="cpu").as_tuple()
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return torch.ops.higher_order.flex_attention(q, k, v, lambda s, b, h, i, j: s - i, mask, 0.5, {})[::2]
+
+    with torch.no_grad():
+        compiled = torch.compile(function, backend="icpu")
+        torch.testing.assert_close(compiled(q, k, v), function(q, k, v))
+        assert "its largest scores are a result" in str(inductor_cpu.explain(compiled, q, k, v))
 
 
 def test_a_function_that_needs_more_than_one_score_is_left_to_torch() -> None:
