@@ -228,13 +228,18 @@ class _LinearChoice:
         self._blocking = blocking_for(_target(config))
         self._decisions: dict[linear.Shape, linear.Decision] = {}
 
-    def why_not_pack(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
+    def why_not_pack(self, rows: int | None, inner: int | None, columns: int | None, dtype: torch.dtype) -> str | None:
         """The reason for the BLAS; None for oneDNN."""
         decision = self._decide(linear.Shape(rows, inner, columns, dtype, dtype))
         return f"the BLAS is faster: {decision.reason}" if decision.implementation == "blas" else None
 
     def micro_kernel(
-        self, rows: int | None, inner: int, columns: int, dtype: torch.dtype, weight: torch.dtype | None = None
+        self,
+        rows: int | None,
+        inner: int | None,
+        columns: int | None,
+        dtype: torch.dtype,
+        weight: torch.dtype | None = None,
     ) -> str | None:
         """The micro kernel that computes a linear; None for a library. weight: its dtype if it is another one."""
         decision = self._decide(linear.Shape(rows, inner, columns, dtype, weight or dtype))
@@ -252,7 +257,12 @@ class _LinearChoice:
         return kernel if wins else None
 
     def kernel_per_call(
-        self, rows: int | None, inner: int, columns: int, dtype: torch.dtype, weight: torch.dtype | None = None
+        self,
+        rows: int | None,
+        inner: int | None,
+        columns: int | None,
+        dtype: torch.dtype,
+        weight: torch.dtype | None = None,
     ) -> str | None:
         """The micro kernel that computes a product even if its second operand is packed at each call; None for the
         BLAS."""

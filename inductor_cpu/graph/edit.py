@@ -17,6 +17,7 @@ from inductor_cpu.ir.operators import (
     PACKED_INT_CONVOLUTION,
     PACKED_INT_MM,
     PACKED_LINEAR,
+    PACKED_OPERAND,
 )
 
 aten = torch.ops.aten
@@ -30,6 +31,7 @@ TRANSPOSES = (aten.permute.default, aten.t.default, aten.transpose.int)
 #: Ours that take any strides.
 _OWN = (
     DEPTHWISE_CONVOLUTION, PACKED_BMM, PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR,
+    PACKED_OPERAND,
 )  # fmt: skip
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -101,6 +103,12 @@ def bytes_of(graph: fx.Graph, weight: fx.Node) -> fx.Node:
         parts, *dim = args_of(weight)
         return add(graph, aten.cat.default, [bytes_of(graph, part) for part in parts], *dim)
     return view_again(graph, weight, bytes_of(graph, args_of(weight)[0]))
+
+
+def size_of(graph: fx.Graph, node: fx.Node, dim: int) -> int | fx.Node:
+    """A size as an argument: a number, or the node of a symbol."""
+    size = fake(node).shape[dim]
+    return size if isinstance(size, int) else add(graph, aten.sym_size.int, node, dim, value=size)
 
 
 def only_user(node: fx.Node) -> fx.Node | None:

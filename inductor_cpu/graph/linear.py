@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from inductor_cpu.graph.convolution import Refusal, unsupported_dtype
 from inductor_cpu.graph.edit import (
@@ -47,8 +48,8 @@ def operands(product: fx.Node) -> tuple[Any, fx.Node, fx.Node]:
     return bias, x, weight
 
 
-#: (rows or None when unknown, inner size, columns, dtype) -> why a linear should not be packed, None when it should.
-WhyNotPack = Callable[[int | None, int, int, torch.dtype], str | None]
+#: (rows, inner size, columns, each None when unknown, dtype) -> why a linear should not be packed, None when it should.
+WhyNotPack = Callable[[int | None, int | None, int | None, torch.dtype], str | None]
 
 
 def pack_linears(
@@ -86,32 +87,37 @@ def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
     weight = operands(product)[2]
     if weight not in weights:
         return "its weight is not static"
+    if any(not isinstance(size, int) for size in fake(weight).shape):
+        return "its weight has a symbolic size"
     too_large = None if is_cast_of_bytes(weight) else growth_reason(weight)
     return why_not_a_linear(product) or too_large
 
 
 def why_not_a_linear(product: fx.Node) -> str | None:
-    """Why a matrix product is no linear layer of floats with a weight of known size; None when it is one."""
+    """Why a matrix product is no linear layer of floats; None when it is one."""
     bias, x, weight = operands(product)
     value, kernel = fake(x), fake(weight)
     if product.kwargs:
         return "it scales its operands (beta, alpha)"
     if value.dtype != kernel.dtype or value.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return f"there is no linear for {value.dtype} and {kernel.dtype}"
-    if any(not isinstance(s, int) or s == 0 for s in kernel.shape):
-        return "its weight has a symbolic or empty size"
-    if any(isinstance(s, int) and s == 0 for s in value.shape):
-        return "its input is empty"
+    if any(isinstance(s, int) and s == 0 for s in (*kernel.shape, *value.shape)):
+        return "its weight or its input is empty"
     if bias is not None and not _is_row(bias, kernel.shape[1], value.dtype):
         return "its bias is not one row of the weight's dtype"
     return None
 
 
-def product_shape(product: fx.Node) -> tuple[int | None, int, int, torch.dtype]:
-    """(rows or None when unknown, inner size, columns, dtype)."""
+def product_shape(product: fx.Node) -> tuple[int | None, int | None, int | None, torch.dtype]:
+    """(rows, inner size, columns, each None when unknown, dtype)."""
     _, x, weight = operands(product)
-    rows, (inner, columns) = fake(x).shape[0], fake(weight).shape
-    return rows if isinstance(rows, int) else None, inner, columns, fake(x).dtype
+    rows, inner, columns = (known(size) for size in (fake(x).shape[0], *fake(weight).shape))
+    return rows, inner, columns, fake(x).dtype
+
+
+def known(size: int | torch.SymInt) -> int | None:
+    """A size, None for a symbol."""
+    return size if isinstance(size, int) else None
 
 
 def _choose(product: fx.Node, micro_kernel: MicroKernelChoice) -> str | None:
@@ -134,9 +140,9 @@ def _use_micro_kernel(graph: fx.Graph, product: fx.Node, name: str) -> None:
         use_micro_kernel(graph, product, x, transposed(graph, weight), None, bias, name)
 
 
-def _is_row(bias: Any, columns: int, dtype: torch.dtype) -> bool:
+def _is_row(bias: Any, columns: int | torch.SymInt, dtype: torch.dtype) -> bool:
     value = fake(bias)
-    return value.dim() == 1 and value.shape[0] == columns and value.dtype == dtype
+    return value.dim() == 1 and statically_known_true(value.shape[0] == columns) and value.dtype == dtype
 
 
 def _pack(graph: fx.Graph, product: fx.Node) -> None:

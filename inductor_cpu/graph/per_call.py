@@ -5,7 +5,8 @@ addmm(b, x, w)  ->  packed_linear(x, packed(permute(w)), None, b)
 bmm(x, w)       ->  packed_bmm(x, packed(permute(w)), None), also with a static w
 baddbmm(a, ...) ->  packed_bmm(x, packed(permute(w)), a, beta, alpha)
 
-w is packed at each call, unless it is static. What follows becomes the epilogue of the kernel, and what gives w may be
+w is packed at each call, unless it is static: by ATen's operators, or where its sizes are symbols by `packed_operand`,
+which counts panels and steps at run time. What follows becomes the epilogue of the kernel, and what gives w may be
 fused with packing it.
 """
 
@@ -14,8 +15,8 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number
-from inductor_cpu.graph.linear import PRODUCTS, operands, product_shape, transposed, why_not_a_linear
+from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number, size_of
+from inductor_cpu.graph.linear import PRODUCTS, known, operands, product_shape, transposed, why_not_a_linear
 from inductor_cpu.graph.products import MicroKernelChoice, pack, use_micro_kernel
 from inductor_cpu.graph.weights import growth_reason, read_otherwise
 from inductor_cpu.ir.operators import PACKED_BMM
@@ -66,17 +67,18 @@ def _pack(graph: fx.Graph, product: fx.Node, choice: MicroKernelChoice) -> bool:
 
 def _pack_batch(graph: fx.Graph, product: fx.Node, choice: MicroKernelChoice) -> bool:
     *added, x, weight = args_of(product)
-    rows, (_, depth, columns), dtype = fake(x).shape[1], fake(weight).shape, fake(x).dtype
-    empty = any(isinstance(size, int) and size == 0 for size in (*fake(x).shape, columns))
-    if dtype not in _FLOATS or empty or not isinstance(depth, int) or not isinstance(columns, int):
+    rows, depth, columns = (known(size) for size in (fake(x).shape[1], *fake(weight).shape[1:]))
+    dtype = fake(x).dtype
+    if dtype not in _FLOATS or 0 in (known(fake(x).shape[0]), rows, depth, columns):
         return False
     beta, alpha = (product.kwargs.get(factor, 1) for factor in ("beta", "alpha"))
     if not is_number(beta) or not is_number(alpha):
         return False
-    name = choice(rows if isinstance(rows, int) else None, depth, columns, dtype, dtype)
+    name = choice(rows, depth, columns, dtype, dtype)
     if name is None:
         return False
     packed = pack(graph, add(graph, aten.permute.default, weight, [0, 2, 1]), name)
     terms = (*added, beta, alpha) if added and beta != 0 else (None, 0, alpha)
-    product.replace_all_uses_with(add(graph, PACKED_BMM, x, packed, *terms, columns, name, value=fake(product)))
+    args = (x, packed, *terms, size_of(graph, weight, 2), name)
+    product.replace_all_uses_with(add(graph, PACKED_BMM, *args, value=fake(product)))
     return True

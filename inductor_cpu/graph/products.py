@@ -26,6 +26,7 @@ from inductor_cpu.graph.edit import (
     fake,
     is_call,
     only_user,
+    size_of,
     to_channels_last,
 )
 from inductor_cpu.graph.layers import widest
@@ -35,13 +36,14 @@ from inductor_cpu.ir.operators import (
     PACKED_CONVOLUTION,
     PACKED_INT_CONVOLUTION,
     PACKED_LINEAR,
+    PACKED_OPERAND,
     SCALE_SHIFT,
 )
 from inductor_cpu.ir.windows import Pieces, pieces_of
 
-#: (rows or None when unknown, inner size, columns, dtype, that of the weight) -> the micro kernel that should compute a
-#: product, or None.
-MicroKernelChoice = Callable[[int | None, int, int, torch.dtype, torch.dtype], str | None]
+#: (rows, inner size, columns, each None when unknown, dtype, that of the weight) -> the micro kernel that should
+#: compute a product, or None.
+MicroKernelChoice = Callable[[int | None, int | None, int | None, torch.dtype, torch.dtype], str | None]
 
 #: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype).
 ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype], str | None]
@@ -51,8 +53,7 @@ def use_micro_kernel(
     graph: fx.Graph, product: fx.Node, x: Any, weight: fx.Node, scale: Any, bias: Any, name: str
 ) -> fx.Node:
     """Put the operator in the place of a matrix product. weight: (columns, depth)."""
-    columns = int(fake(weight).shape[0])
-    packed = pack(graph, weight, name)
+    columns, packed = size_of(graph, weight, 0), pack(graph, weight, name)
     new = add(graph, PACKED_LINEAR, x, packed, scale, bias, columns, name, value=fake(product))
     product.replace_all_uses_with(new)
     return new
@@ -164,7 +165,9 @@ def pack(graph: fx.Graph, weight: fx.Node, name: str) -> fx.Node:
     """A (columns, depth) weight in the layout of a micro kernel; those of a (batch, columns, depth) one after the
     other."""
     micro = MICRO_KERNELS[name]
-    columns, depth = (int(s) for s in fake(weight).shape[-2:])
+    columns, depth = fake(weight).shape[-2:]
+    if not isinstance(columns, int) or not isinstance(depth, int):
+        return add(graph, PACKED_OPERAND, weight, name)
     batch = fake(weight).dim() - 2
     more_columns, more_depth = -columns % micro.columns, -depth % micro.step
     if more_columns or more_depth:

@@ -38,7 +38,7 @@ class MicroKernel:
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
-        panels, steps = -(-columns // self.columns), -(-depth // self.step)
+        panels, steps = (columns + self.columns - 1) // self.columns, (depth + self.step - 1) // self.step
         return (panels, steps, self.columns // self.tile, self.step // self.pair, self.tile, self.pair)
 
     def split_shape(self, columns: int, depth: int) -> tuple[int, ...]:

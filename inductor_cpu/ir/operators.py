@@ -12,7 +12,7 @@ import torch
 
 from inductor_cpu.errors import UserError
 from inductor_cpu.ir.attention import attend, attend_backward, by_rows
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack, unpack_each
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack, unpack, unpack_each
 from inductor_cpu.ir.windows import pieces_of, unpack_windows
 
 NAMESPACE = "icpu"
@@ -76,6 +76,22 @@ def _(
     micro_kernel: str,
 ) -> torch.Tensor:
     return x.new_empty((*x.shape[:2], columns))
+
+
+@torch.library.custom_op(f"{NAMESPACE}::packed_operand", mutates_args=())
+def packed_operand(weight: torch.Tensor, micro_kernel: str) -> torch.Tensor:
+    """A matrix (columns, depth), or each of a batch of them, packed for a micro kernel. Where sizes are known, ATen's
+    operators pack; this one is for those that are symbols."""
+    row, (columns, depth) = MICRO_KERNELS[micro_kernel], weight.shape[-2:]
+    each = [pack(row, one) for one in weight.reshape(-1, columns, depth)]
+    shape = (*weight.shape[:-2], *row.packed_shape(columns, depth))
+    return torch.stack(each).reshape(shape) if each else weight.new_empty(shape)
+
+
+@packed_operand.register_fake
+def _(weight: torch.Tensor, micro_kernel: str) -> torch.Tensor:
+    columns, depth = weight.shape[-2:]
+    return weight.new_empty((*weight.shape[:-2], *MICRO_KERNELS[micro_kernel].packed_shape(columns, depth)))
 
 
 @torch.library.custom_op(f"{NAMESPACE}::packed_int_mm", mutates_args=())
@@ -379,6 +395,7 @@ PACKED_INT_MM = torch.ops.icpu.packed_int_mm.default
 SYMMETRIC = torch.ops.icpu.symmetric.default
 PACKED_INT_CONVOLUTION = torch.ops.icpu.packed_int_convolution.default
 PACKED_BMM = torch.ops.icpu.packed_bmm.default
+PACKED_OPERAND = torch.ops.icpu.packed_operand.default
 PACKED_LINEAR = torch.ops.icpu.packed_linear.default
 
 #: In the meta of a random operator: loops compute its numbers.

@@ -17,18 +17,28 @@ from inductor_cpu.targets.blocking import Blocking
 
 @dataclass(frozen=True)
 class Shape:
-    """x (rows, inner) of a dtype times weight (columns, inner) of another. rows: None when unknown."""
+    """x (rows, inner) of a dtype times weight (columns, inner) of another. Sizes: None when unknown."""
 
     rows: int | None
-    inner: int
-    columns: int
+    inner: int | None
+    columns: int | None
     dtype: torch.dtype
     weight: torch.dtype
 
     def __str__(self) -> str:
-        rows = "any" if self.rows is None else self.rows
+        sizes = "x".join("any" if size is None else str(size) for size in (self.rows, self.inner, self.columns))
         names = [str(dtype).removeprefix("torch.") for dtype in (self.dtype, self.weight)]
-        return f"{rows}x{self.inner}x{self.columns} {' by '.join(dict.fromkeys(names))}"
+        return f"{sizes} {' by '.join(dict.fromkeys(names))}"
+
+    @property
+    def typical(self) -> tuple[int, int, int]:
+        """(rows, inner, columns) for which is decided, instead of those that are unknown."""
+        rows, inner, columns = (_TYPICAL if size is None else size for size in (self.rows, self.inner, self.columns))
+        return rows, inner, columns
+
+
+#: A size for which an unknown one is decided.
+_TYPICAL = 128
 
 
 @dataclass(frozen=True)
@@ -56,10 +66,6 @@ TABLE: tuple[Row, ...] = (
     Row(torch.bfloat16, 0, {"onednn": 60, "blas": 35}),
     Row(torch.float16, 0, {"onednn": 2, "blas": 1}),
 )
-
-#: Rows for which an unknown number is decided.
-_TYPICAL_ROWS = 128
-
 
 #: The others fuse what follows, so the BLAS must be faster by more than this.
 _MARGIN = 0.95
@@ -95,7 +101,7 @@ _OF_PIXELS = frozenset({"fma_f32"})
 
 def own_kernels(shape: Shape, micro_kernels: Collection[str], blocking: Blocking) -> list[str]:
     """The micro kernels for a shape, of those that run here; the first one is the fastest for most shapes."""
-    if min(shape.inner, shape.columns) < blocking.least_size:
+    if min(shape.typical[1:]) < blocking.least_size:
         return []
     return [
         name
@@ -124,9 +130,9 @@ def wins_convolution(
 
 def pays_per_call(name: str, shape: Shape, features: Collection[str]) -> bool:
     """Whether a micro kernel beats the BLAS even if it packs the second operand at each call. features: of the CPU."""
-    rows = _TYPICAL_ROWS if shape.rows is None else shape.rows
+    rows, inner, columns = shape.typical
     if name in _LEAST_WORK_PER_CALL:
-        return rows * shape.inner * shape.columns >= _LEAST_WORK_PER_CALL[name]
+        return rows * inner * columns >= _LEAST_WORK_PER_CALL[name]
     return rows >= _LEAST_ROWS_PER_CALL and name in _PER_CALL and _PER_CALL[name] not in features
 
 
@@ -145,7 +151,7 @@ def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decisio
         best = min(measured, key=lambda name: measured[name] / (_MARGIN if name == "blas" else 1.0))
         times = ", ".join(f"{name} {seconds * 1e6:.0f} us" for name, seconds in sorted(measured.items()))
         return Decision(best, f"measured {times}")
-    rows = _TYPICAL_ROWS if shape.rows is None else shape.rows
+    rows, _, _ = shape.typical
     for row in TABLE:
         if row.dtype == shape.dtype and rows >= row.min_rows:
             implementation = max(row.gflops, key=row.gflops.__getitem__)
@@ -155,11 +161,11 @@ def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decisio
 
 
 def operands(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random data of a shape (128 rows when unknown): x (rows, inner) and the weight (columns, inner)."""
-    rows = _TYPICAL_ROWS if shape.rows is None else shape.rows
+    """Random data of a shape (128 where a size is unknown): x (rows, inner) and the weight (columns, inner)."""
+    rows, inner, columns = shape.typical
     generator = torch.Generator().manual_seed(0)  # the program's random numbers stay as they are
-    x = torch.randn(rows, shape.inner, generator=generator)
-    weight = torch.randn(shape.columns, shape.inner, generator=generator)
+    x = torch.randn(rows, inner, generator=generator)
+    weight = torch.randn(columns, inner, generator=generator)
     return x.to(shape.dtype), weight.to(shape.dtype)
 
 

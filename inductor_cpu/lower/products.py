@@ -18,6 +18,7 @@ from inductor_cpu.ir.operators import (
     PACKED_INT_CONVOLUTION,
     PACKED_INT_MM,
     PACKED_LINEAR,
+    PACKED_OPERAND,
     SCALE_SHIFT,
 )
 from inductor_cpu.ir.windows import pieces_of
@@ -72,6 +73,21 @@ def packed_bmm(
     rows = _finished_product(ctx, node, ctx.with_rows(node, x), packed, finish, as_expr(columns), kernel)
     n, row, column = point(loop_dims(sizes))
     return rows.view(sizes, (n * sizes[1] + row, column))
+
+
+@rule(PACKED_OPERAND)
+def packed_operand(ctx: Lowering, node: fx.Node, weight: TensorValue, kernel: str) -> TensorValue:
+    """Matrices (columns, depth) with zeros beyond the last panel's columns and the last step's depth."""
+    *batch, columns, depth = weight.sizes
+    _, _, tiles, groups, tile, pair = size_exprs(meta_of(node).shape)[len(batch) :]
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> int:
+        *before, panel, step, nth, group, column, value = at
+        place = ((panel * tiles + nth) * tile + column, (step * groups + group) * pair + value)
+        inside = [body.op("lt", body.index(p), body.index(s)) for p, s in zip(place, (columns, depth), strict=True)]
+        return body.load(weight, (*before, *place), body.op("logical_and", *inside))
+
+    return ctx.pointwise(node, compute)
 
 
 @rule(PACKED_INT_MM)

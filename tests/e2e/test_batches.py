@@ -184,15 +184,21 @@ def test_threads_share_a_batch_or_each_product(threads: int) -> None:
 
 
 @pytest.mark.usefixtures("always")
-def test_heads_are_merged_by_the_kernel_of_the_batch() -> None:
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_heads_are_merged_by_the_kernel_of_the_batch(dynamic: bool) -> None:
     torch.manual_seed(0)
 
     def merged(a: Tensor, b: Tensor, scale: Tensor) -> Tensor:
-        heads = torch.bmm(a, b).reshape(2, 3, 17, 20) * scale
-        return heads.permute(0, 2, 1, 3).reshape(2, 17, 60)
+        batch, heads, rows, depth = a.shape
+        found = torch.bmm(a.view(-1, rows, depth), b.view(-1, depth, 20)).view(batch, heads, rows, 20) * scale
+        return found.permute(0, 2, 1, 3).reshape(batch, rows, -1)
 
     compiled, reports = compile_counted(merged)
-    check(merged, compiled, torch.randn(6, 17, 32), torch.randn(6, 32, 20), torch.randn(20))
+    for batch, rows in ((2, 17), (4, 11))[: 1 + dynamic]:
+        a, b = torch.randn(batch, 3, rows, 32), torch.randn(batch, 3, 32, 20)
+        for tensor, dim in ((a, 0), (a, 2), (b, 0))[: 3 * dynamic]:
+            torch._dynamo.mark_dynamic(tensor, dim)
+        check(merged, compiled, a, b, torch.randn(20))
     assert [(len(report.kernels), len(report.externs)) for report in reports] == [(2, 0)]  # packing, and the product
 
 
@@ -219,14 +225,52 @@ def test_training_multiplies_by_kernels_of_ours(dtype: torch.dtype) -> None:
     assert [len(report.externs) for report in reports] == [0, 0]
 
 
+#: What is a symbol -> these dimensions of both operands, and the sizes that are tried.
+SYMBOLS = {
+    "columns": ((), (2,), ((2, 5, 32, 50), (2, 5, 32, 144), (2, 5, 32, 7))),
+    "depth": ((2,), (1,), ((2, 5, 32, 50), (2, 5, 97, 50), (2, 5, 7, 50))),
+    "all": ((0, 1, 2), (0, 1, 2), ((2, 5, 32, 50), (3, 9, 97, 144), (4, 6, 7, 15))),
+}
+
+
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("kind", ["integers", "doubles", "empty", "any number of columns"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("symbols", SYMBOLS)
+def test_columns_and_depth_that_are_symbols_are_packed_at_each_call(symbols: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+
+    def product(a: Tensor, b: Tensor) -> Tensor:
+        return torch.relu(torch.baddbmm(b[:, :1], a, b))
+
+    compiled, reports = compile_counted(product)
+    of_a, of_b, sizes = SYMBOLS[symbols]
+    for batch, rows, depth, columns in sizes:
+        a, b = torch.randn(batch, rows, depth).to(dtype), torch.randn(batch, columns, depth).to(dtype).mT
+        for tensor, dim in (*((a, dim) for dim in of_a), *((b, dim) for dim in of_b)):
+            torch._dynamo.mark_dynamic(tensor, dim)
+        check(product, compiled, a, b)
+    assert [(len(report.kernels), len(report.externs)) for report in reports] == [(2, 0)]
+
+
+@pytest.mark.usefixtures("always")
+def test_a_matrix_whose_sizes_are_symbols_is_packed_at_each_call_with_its_bias() -> None:
+    torch.manual_seed(0)
+
+    def product(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        return torch.addmm(bias, a, b)
+
+    compiled, reports = compile_counted(product, dynamic=True)
+    for rows, depth, columns in ((5, 32, 50), (20, 97, 70), (9, 40, 131)):
+        check(product, compiled, torch.randn(columns), torch.randn(rows, depth), torch.randn(depth, columns))
+    assert [len(report.externs) for report in reports] == [0]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("kind", ["integers", "doubles", "empty"])
 def test_other_products_are_the_library_s(kind: str) -> None:
     dtype = {"integers": torch.int64, "doubles": torch.float64}.get(kind, torch.float32)
     a = torch.ones(2, 5, 0 if kind == "empty" else 16, dtype=dtype)
     b = torch.ones(2, a.shape[2], 24, dtype=dtype)
-    if kind == "any number of columns":
-        torch._dynamo.mark_dynamic(b, 2)
     compiled, reports = compile_counted(torch.bmm)
     torch.testing.assert_close(compiled(a, b), torch.bmm(a, b))
     assert kind == "empty" or [len(report.externs) for report in reports] == [1]

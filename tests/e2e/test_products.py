@@ -331,8 +331,28 @@ def test_what_permutes_the_rows_of_a_product_is_its_epilogue(dynamic: bool, dtyp
             eager, result, right = module(x, image), compiled(x, image), exact(x.double(), image.double())
         assert result.stride() == eager.stride()
         assert error(result, right) <= 1.2 * error(eager, right) + 1e-7
-    # With a symbolic batch the loops do not align with the rows: two kernels, the same numbers.
+    # The batches of the two inputs are two symbols. What torch knows of them is a guard, which says nothing to loops:
+    # two kernels, the same numbers.
     assert dynamic or all((len(report.kernels), len(report.externs)) == (1, 0) for report in reports)
+
+
+def test_rows_that_come_from_what_they_are_added_to_are_permuted_for_any_batch() -> None:
+    torch.manual_seed(0)
+    windows = prepare(nn.Linear(48, 48)).float()
+
+    def layer(image: torch.Tensor) -> torch.Tensor:
+        rows = image.view(-1, 4, 2, 5, 3, 48).permute(0, 1, 3, 2, 4, 5).reshape(-1, 6, 48)
+        parts = windows(rows).view(-1, 4, 5, 2, 3, 48)
+        return image + parts.permute(0, 1, 3, 2, 4, 5).reshape(-1, 8, 15, 48)
+
+    compiled, reports = compile_counted(layer)
+    for batch in (2, 3):
+        image = torch.randn(batch, 8, 15, 48)
+        torch._dynamo.mark_dynamic(image, 0)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(image), layer(image))
+    # One makes the windows, one multiplies and puts them back.
+    assert [(len(report.kernels), len(report.externs)) for report in reports] == [(2, 0)]
 
 
 def test_what_cuts_the_columns_of_a_product_is_a_kernel_of_its_own() -> None:
