@@ -146,7 +146,8 @@ class Config:
     max_autotune: bool = _setting(
         False,
         _BOOL,
-        "Measure our kernels and the libraries for the shape of each linear, once per machine, and keep the fastest.",
+        "Measure our kernels and the libraries for the shape of each linear and of each product that is no linear, once"
+        " per machine, and keep the fastest.",
     )
     fallback_random: bool = _setting(
         False,

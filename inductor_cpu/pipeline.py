@@ -30,7 +30,8 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
 from inductor_cpu.graph.convolution import unsupported_dtype
-from inductor_cpu.graph.passes import run_passes
+from inductor_cpu.graph.passes import no_micro_kernel, run_passes
+from inductor_cpu.graph.per_call import pack_per_call
 from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.updated import NO_UPDATES, Updates, return_views_of_inputs
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
@@ -227,6 +228,7 @@ class _LinearChoice:
         self._config = config
         self._blocking = blocking_for(_target(config))
         self._decisions: dict[linear.Shape, linear.Decision] = {}
+        self._products: dict[linear.PerCall, linear.Decision] = {}
 
     def why_not_pack(self, rows: int | None, inner: int | None, columns: int | None, dtype: torch.dtype) -> str | None:
         """The reason for the BLAS; None for oneDNN."""
@@ -262,17 +264,34 @@ class _LinearChoice:
         inner: int | None,
         columns: int | None,
         dtype: torch.dtype,
-        weight: torch.dtype | None = None,
+        batch: int | None,
+        transposed: bool,
     ) -> str | None:
         """The micro kernel that computes a product even if its second operand is packed at each call; None for the
         BLAS."""
         if not self._config.cpp.weight_prepack:
             return None
+        product = linear.PerCall(linear.Shape(rows, inner, columns, dtype, dtype), batch, transposed)
+        if product not in self._products:
+            self._products[product] = self._decide_per_call(product)
+        decision = self._products[product]
+        return decision.implementation if decision.implementation in MICRO_KERNELS else None
+
+    def _decide_per_call(self, product: linear.PerCall) -> linear.Decision:
+        """What a library computes with floats in all bits is not split into parts: that is a setting of inference."""
         target = _target(self._config)
-        shape = linear.Shape(rows, inner, columns, dtype, weight or dtype)
-        own = linear.choose_own(shape, usable_micro_kernels(target), self._blocking)
-        pays = own is not None and linear.pays_per_call(own.implementation, shape, target.features)
-        return own.implementation if own is not None and pays else None
+        usable = usable_micro_kernels(target)
+        own = linear.own_kernels(product.shape, usable - {"split_f32"}, self._blocking)[:2]
+        if not self._config.max_autotune or not own:
+            return linear.choose_per_call(product, usable, self._blocking, target.features)
+
+        def candidates() -> Mapping[str, Callable[[], object]]:
+            x, weight = linear.operands_per_call(product)
+            ours = {name: _own_product(x, weight, name, self._config) for name in own}
+            return {"blas": lambda: torch.matmul(x, weight), **ours}
+
+        question = f"product {product}, packed at each call: {', '.join(['blas', *own])}"
+        return linear.choose(product.shape, self._measurements().seconds(question, candidates))
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:
@@ -287,8 +306,6 @@ class _LinearChoice:
     def _measured(self, shape: linear.Shape, own: Sequence[str]) -> Mapping[str, float] | None:
         if not self._config.max_autotune or not shape.weight.is_floating_point:
             return None
-        machine = machine_for(self._config)
-        measurements = Measurements(machine.cache, machine.target.cpu_name)
         onednn = unsupported_dtype(shape.dtype, "linear") is None
         question = f"linear {shape}: {', '.join([*(['onednn'] if onednn else []), 'blas', *own])}"
 
@@ -296,23 +313,38 @@ class _LinearChoice:
             ours = {name: _own_linear(shape, name, self._config) for name in own}
             return {**linear.candidates(shape, onednn), **ours}
 
-        return measurements.seconds(question, candidates)
+        return self._measurements().seconds(question, candidates)
+
+    def _measurements(self) -> Measurements:
+        machine = machine_for(self._config)
+        return Measurements(machine.cache, machine.target.cpu_name)
 
     def notes(self) -> list[str]:
         """One line for each shape."""
-        return [f"linear {shape}: {d.implementation}, {d.reason}" for shape, d in self._decisions.items()]
+        products = [f"product {product}: {d.implementation}, {d.reason}" for product, d in self._products.items()]
+        return [f"linear {shape}: {d.implementation}, {d.reason}" for shape, d in self._decisions.items()] + products
 
 
 def _own_linear(shape: linear.Shape, name: str, config: Config) -> Callable[[], object]:
     """A call of a micro kernel on random data, compiled like any graph."""
     x, weight = linear.operands(shape)
     packed = pack(MICRO_KERNELS[name], weight)
-    graph = make_fx(
-        lambda x, packed: (PACKED_LINEAR(x, packed, None, None, shape.columns, name),), tracing_mode="fake"
-    )(x, packed)
+    graph = make_fx(lambda x, packed: (PACKED_LINEAR(x, packed, None, None, len(weight), name),), tracing_mode="fake")(
+        x, packed
+    )
     settings = replace(config, max_autotune=False, dump=None)
     compiled = compile_graph(graph, (x, packed), kind="inference", config=settings, trace=Trace(f"measured_{name}"))
     return lambda: compiled([x, packed])
+
+
+def _own_product(x: torch.Tensor, weight: torch.Tensor, name: str, config: Config) -> Callable[[], object]:
+    """The same for a product whose second operand is packed at each call."""
+    multiply = torch.mm if x.dim() == 2 else torch.bmm
+    graph = make_fx(lambda x, weight: (multiply(x, weight),), tracing_mode="fake")(x, weight)
+    pack_per_call(graph, frozenset(), no_micro_kernel, lambda *_: name)
+    settings = replace(config, max_autotune=False, dump=None)
+    compiled = compile_graph(graph, (x, weight), kind="inference", config=settings, trace=Trace(f"measured_{name}"))
+    return lambda: compiled([x, weight])
 
 
 def attention_kernel(config: Config, dtype: torch.dtype) -> tuple[str | None, str]:

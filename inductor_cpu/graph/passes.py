@@ -21,7 +21,7 @@ from inductor_cpu.graph.flex import mark_flexible
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.kept_bytes import keep_bytes
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
-from inductor_cpu.graph.per_call import pack_per_call
+from inductor_cpu.graph.per_call import PerCallChoice, pack_per_call
 from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
 from inductor_cpu.graph.random import draw_in_loops
@@ -65,7 +65,7 @@ def run_passes(
     why_not_pack: WhyNotPack = always_pack,
     micro_kernel: MicroKernelChoice = no_micro_kernel,
     convolution_kernel: ConvolutionKernelChoice = no_micro_kernel,
-    kernel_per_call: MicroKernelChoice = no_micro_kernel,
+    kernel_per_call: PerCallChoice = no_micro_kernel,
     attention_kernel: AttentionChoice = no_attention_kernel,
     once: bool = False,
     eager_random: bool = True,

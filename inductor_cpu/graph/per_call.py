@@ -12,8 +12,11 @@ fused with packing it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number, size_of
 from inductor_cpu.graph.linear import PRODUCTS, known, operands, product_shape, transposed, why_not_a_linear
@@ -22,6 +25,11 @@ from inductor_cpu.graph.weights import growth_reason, read_otherwise
 from inductor_cpu.ir.operators import PACKED_BMM
 
 _BATCHES = (aten.bmm.default, aten.baddbmm.default)
+
+#: (rows, inner size, columns, dtype, products of a batch, whether the second operand lies as (columns, inner)), sizes
+#: None when unknown -> the micro kernel that should pack it at each call and compute the product, or None.
+PerCallChoice = Callable[[int | None, int | None, int | None, torch.dtype, int | None, bool], str | None]
+
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -29,7 +37,7 @@ def pack_per_call(
     gm: fx.GraphModule,
     weights: frozenset[fx.Node],
     static: MicroKernelChoice,
-    per_call: MicroKernelChoice,
+    per_call: PerCallChoice,
     once: bool = False,
 ) -> int:
     """Replace products of batches, and others whose second operand is none of `weights`; returns how many. static,
@@ -41,11 +49,15 @@ def pack_per_call(
             if is_call(node, _BATCHES) and args_of(node)[-1] not in weights:
                 count += _pack_batch(gm.graph, node, per_call)
             elif is_call(node, _BATCHES) and _may_keep(args_of(node)[-1], weights, once):
-                count += _pack_batch(gm.graph, node, static)
+                count += _pack_batch(gm.graph, node, _of_linears(static))
             elif is_call(node, PRODUCTS) and operands(node)[2] not in weights:
                 count += _pack(gm.graph, node, per_call)
     gm.graph.eliminate_dead_code()
     return count
+
+
+def _of_linears(choice: MicroKernelChoice) -> PerCallChoice:
+    return lambda rows, inner, columns, dtype, *_: choice(rows, inner, columns, dtype, dtype)
 
 
 def _may_keep(weight: fx.Node, weights: frozenset[fx.Node], once: bool) -> bool:
@@ -53,28 +65,32 @@ def _may_keep(weight: fx.Node, weights: frozenset[fx.Node], once: bool) -> bool:
     return not twice and growth_reason(weight) is None
 
 
-def _pack(graph: fx.Graph, product: fx.Node, choice: MicroKernelChoice) -> bool:
+def _pack(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> bool:
     if why_not_a_linear(product) is not None:
         return False
     bias, x, weight = operands(product)
-    shape = product_shape(product)
-    name = choice(*shape, shape[-1])
+    name = choice(*product_shape(product), 1, _lies_transposed(weight))
     if name is None:
         return False
     use_micro_kernel(graph, product, x, transposed(graph, weight), None, bias, name)
     return True
 
 
-def _pack_batch(graph: fx.Graph, product: fx.Node, choice: MicroKernelChoice) -> bool:
+def _lies_transposed(weight: fx.Node) -> bool:
+    strides = fake(weight).stride()[-2:]
+    return statically_known_true(strides[0] == 1) and not statically_known_true(strides[1] == 1)
+
+
+def _pack_batch(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> bool:
     *added, x, weight = args_of(product)
-    rows, depth, columns = (known(size) for size in (fake(x).shape[1], *fake(weight).shape[1:]))
+    batch, rows, depth, columns = (known(size) for size in (*fake(x).shape[:2], *fake(weight).shape[1:]))
     dtype = fake(x).dtype
-    if dtype not in _FLOATS or 0 in (known(fake(x).shape[0]), rows, depth, columns):
+    if dtype not in _FLOATS or 0 in (batch, rows, depth, columns):
         return False
     beta, alpha = (product.kwargs.get(factor, 1) for factor in ("beta", "alpha"))
     if not is_number(beta) or not is_number(alpha):
         return False
-    name = choice(rows, depth, columns, dtype, dtype)
+    name = choice(rows, depth, columns, dtype, batch, _lies_transposed(weight))
     if name is None:
         return False
     packed = pack(graph, add(graph, aten.permute.default, weight, [0, 2, 1]), name)

@@ -1,4 +1,5 @@
-"""Who computes a linear layer with a static weight: a kernel of our own, oneDNN with a packed weight, or the BLAS.
+"""Who computes a linear layer with a static weight: a kernel of our own, oneDNN with a packed weight, or the BLAS; and
+who a product whose second operand would be packed at each call.
 
 By default a table decides; with measurements (`max_autotune`) the fastest candidate for the shape does. A decision has
 its reason, which the notes of a compile show.
@@ -39,6 +40,24 @@ class Shape:
 
 #: A size for which an unknown one is decided.
 _TYPICAL = 128
+
+
+@dataclass(frozen=True)
+class PerCall:
+    """A product whose second operand is packed at each call. batch: how many products of this shape, None when unknown;
+    transposed: the second operand lies as (columns, inner)."""
+
+    shape: Shape
+    batch: int | None
+    transposed: bool
+
+    def __str__(self) -> str:
+        batch = "any" if self.batch is None else self.batch
+        return f"{batch} x {self.shape}{', transposed' if self.transposed else ''}"
+
+
+#: Products for which an unknown number is decided.
+_TYPICAL_BATCH = 8
 
 
 @dataclass(frozen=True)
@@ -128,6 +147,16 @@ def wins_convolution(
     return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features
 
 
+def choose_per_call(
+    product: PerCall, micro_kernels: Collection[str], blocking: Blocking, features: Collection[str]
+) -> Decision:
+    """A micro kernel that packs the second operand at each call, or "blas", by the table. features: of the CPU."""
+    own = choose_own(product.shape, micro_kernels, blocking)
+    if own is not None and pays_per_call(own.implementation, product.shape, features):
+        return own
+    return Decision("blas", "packing an operand at each call is expected to cost more than it gains")
+
+
 def pays_per_call(name: str, shape: Shape, features: Collection[str]) -> bool:
     """Whether a micro kernel beats the BLAS even if it packs the second operand at each call. features: of the CPU."""
     rows, inner, columns = shape.typical
@@ -167,6 +196,15 @@ def operands(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
     x = torch.randn(rows, inner, generator=generator)
     weight = torch.randn(columns, inner, generator=generator)
     return x.to(shape.dtype), weight.to(shape.dtype)
+
+
+def operands_per_call(product: PerCall) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random data: (rows, inner) and (inner, columns), or batches of both."""
+    batch = _TYPICAL_BATCH if product.batch is None else product.batch
+    x, weight = operands(product.shape)
+    if batch != 1:
+        x, weight = (matrix.expand(batch, *matrix.shape).contiguous() for matrix in (x, weight))
+    return x, weight.mT if product.transposed else weight.mT.contiguous()
 
 
 def candidates(shape: Shape, onednn: bool) -> Mapping[str, Callable[[], object]]:

@@ -12,7 +12,15 @@ from torch import nn
 import inductor_cpu
 from inductor_cpu.graph.convolution import unsupported_dtype
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.kernels.linear import Shape, candidates, choose, own_kernels, pays_per_call
+from inductor_cpu.kernels.linear import (
+    PerCall,
+    Shape,
+    candidates,
+    choose,
+    operands_per_call,
+    own_kernels,
+    pays_per_call,
+)
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
 from inductor_cpu.runtime.measurements import Measurements
@@ -107,6 +115,47 @@ def test_max_autotune_measures_and_the_report_says_so() -> None:
         explanation = inductor_cpu.explain(nn.Linear(16, 8), torch.randn(4, 16))
     assert "linear 4x16x8 float32" in str(explanation)
     assert "measured blas" in str(explanation)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_max_autotune_measures_packing_at_each_call_once(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known is read from the cache; the fastest computes."""
+    shape = Shape(20, 64, 48, dtype, dtype)
+    own = own_kernels(shape, usable_micro_kernels(detect()) - {"split_f32"}, blocking_for(detect()))[:2]
+    a, b = torch.randn(3, 20, 64).to(dtype), torch.randn(3, 64, 48).to(dtype)
+    with inductor_cpu.config.patch(max_autotune=True):
+        for second in (b, b.mT.contiguous().mT):
+            explanation = str(inductor_cpu.explain(torch.bmm, a, second))
+            of = f"product {PerCall(shape, 3, second is not b)}: "
+            measured = explanation[explanation.index(of) :].splitlines()[0]
+            assert all(f"{name} " in measured for name in ("measured", "blas", *own))
+        monkeypatch.setattr("inductor_cpu.pipeline._own_product", None)
+        torch._dynamo.reset()
+        torch.testing.assert_close(torch.compile(torch.bmm, backend="icpu")(a, b), torch.bmm(a, b))
+
+
+def test_max_autotune_splits_no_floats_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+
+    def seconds(_: Measurements, question: str, __: object) -> dict[str, float]:
+        measured.append(question)
+        return {"blas": 1.0}
+
+    monkeypatch.setattr(Measurements, "seconds", seconds)
+    linear, x = nn.Linear(64, 48), torch.randn(20, 64)
+    with inductor_cpu.config.patch(max_autotune=True):
+        torch.compile(linear, backend="icpu")(x).sum().backward()
+    assert len(measured) == 2  # the result, and the gradient of the weight
+    assert all(question.startswith("product 1 x ") and "split_f32" not in question for question in measured)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("batch", [1, 3, None])
+def test_random_operands_lie_as_those_of_the_program(batch: int | None, transposed: bool) -> None:
+    x, weight = operands_per_call(PerCall(Shape(None, 40, 50, torch.float32, torch.float32), batch, transposed))
+    matrices = () if batch == 1 else (batch or 8,)
+    assert (x.shape, weight.shape) == ((*matrices, 128, 40), (*matrices, 40, 50))
+    assert weight.stride()[-2:] == ((1, 40) if transposed else (50, 1))
 
 
 @pytest.mark.parametrize(
