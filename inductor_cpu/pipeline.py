@@ -38,7 +38,7 @@ from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Strips, kernels_of
 from inductor_cpu.ir.loop_nest import LoopNest
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
+from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS, pack
 from inductor_cpu.ir.nodes import Extern, Program, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
@@ -267,15 +267,15 @@ class _LinearChoice:
         batch: int | None,
         transposed: bool,
     ) -> str | None:
-        """The micro kernel that computes a product even if its second operand is packed at each call; None for the
-        BLAS."""
+        """The micro kernel that computes a product even if its second operand is packed at each call, or `BY_LOOPS`;
+        None for the BLAS."""
         if not self._config.cpp.weight_prepack:
             return None
         product = linear.PerCall(linear.Shape(rows, inner, columns, dtype, dtype), batch, transposed)
         if product not in self._products:
             self._products[product] = self._decide_per_call(product)
-        decision = self._products[product]
-        return decision.implementation if decision.implementation in MICRO_KERNELS else None
+        implementation = self._products[product].implementation
+        return None if implementation == "blas" else implementation
 
     def _decide_per_call(self, product: linear.PerCall) -> linear.Decision:
         """What a library computes with floats in all bits is not split into parts: that is a setting of inference."""
@@ -284,6 +284,8 @@ class _LinearChoice:
         own = linear.own_kernels(product.shape, usable - {"split_f32"}, self._blocking)[:2]
         if not self._config.max_autotune or not own:
             return linear.choose_per_call(product, usable, self._blocking, target.features)
+        if linear.may_be_loops(product):
+            own = [*own, BY_LOOPS]
 
         def candidates() -> Mapping[str, Callable[[], object]]:
             x, weight = linear.operands_per_call(product)

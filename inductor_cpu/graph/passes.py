@@ -133,7 +133,8 @@ def keep_result_strides(gm: fx.GraphModule) -> list[tuple[Any, ...] | None]:
 
 
 def _per_call(count: int) -> list[str]:
-    return [f"{count} products of batches, or with an operand packed at each call, by kernels of ours"] if count else []
+    kinds = "of batches, or with an operand packed at each call or read by loops"
+    return [f"{count} products {kinds}, by kernels of ours"] if count else []
 
 
 def _texts(refused: list[Refusal]) -> list[str]:

@@ -1,6 +1,6 @@
 """Matrix products with a second operand that is not static, and products of batches, by a kernel of our own.
 
-mm(x, w)        ->  packed_linear(x, packed(permute(w)))
+mm(x, w)        ->  packed_linear(x, packed(permute(w))), or sum(x[..., None] * w) with few rows
 addmm(b, x, w)  ->  packed_linear(x, packed(permute(w)), None, b)
 bmm(x, w)       ->  packed_bmm(x, packed(permute(w)), None), also with a static w
 baddbmm(a, ...) ->  packed_bmm(x, packed(permute(w)), a, beta, alpha)
@@ -22,12 +22,13 @@ from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number
 from inductor_cpu.graph.linear import PRODUCTS, known, operands, product_shape, transposed, why_not_a_linear
 from inductor_cpu.graph.products import MicroKernelChoice, pack, use_micro_kernel
 from inductor_cpu.graph.weights import growth_reason, read_otherwise
+from inductor_cpu.ir.micro_kernels import BY_LOOPS
 from inductor_cpu.ir.operators import PACKED_BMM
 
 _BATCHES = (aten.bmm.default, aten.baddbmm.default)
 
 #: (rows, inner size, columns, dtype, products of a batch, whether the second operand lies as (columns, inner)), sizes
-#: None when unknown -> the micro kernel that should pack it at each call and compute the product, or None.
+#: None when unknown -> the micro kernel that should pack it at each call and compute the product, `BY_LOOPS`, or None.
 PerCallChoice = Callable[[int | None, int | None, int | None, torch.dtype, int | None, bool], str | None]
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
@@ -72,8 +73,27 @@ def _pack(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> bool:
     name = choice(*product_shape(product), 1, _lies_transposed(weight))
     if name is None:
         return False
+    if name == BY_LOOPS:
+        _multiply_by_loops(graph, product)
+        return True
     use_micro_kernel(graph, product, x, transposed(graph, weight), None, bias, name)
     return True
+
+
+def _multiply_by_loops(graph: fx.Graph, product: fx.Node) -> None:
+    """Put a sum over products of floats in the place of a matrix product; rounded once."""
+    *added, x, weight = args_of(product)
+    beta, alpha = (product.kwargs.get(factor, 1) for factor in ("beta", "alpha"))
+    x, weight = (add(graph, aten._to_copy.default, operand, dtype=torch.float32) for operand in (x, weight))
+    left, right = add(graph, aten.unsqueeze.default, x, -1), add(graph, aten.unsqueeze.default, weight, -3)
+    total = add(graph, aten.sum.dim_IntList, add(graph, aten.mul.Tensor, left, right), [-2])
+    if alpha != 1:
+        total = add(graph, aten.mul.Scalar, total, alpha)
+    if added and beta != 0:
+        term = add(graph, aten._to_copy.default, added[0], dtype=torch.float32)
+        total = add(graph, aten.add.Tensor, total, term if beta == 1 else add(graph, aten.mul.Scalar, term, beta))
+    value = fake(product)
+    product.replace_all_uses_with(add(graph, aten._to_copy.default, total, dtype=value.dtype, value=value))
 
 
 def _lies_transposed(weight: fx.Node) -> bool:
@@ -93,6 +113,9 @@ def _pack_batch(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> boo
     name = choice(rows, depth, columns, dtype, batch, _lies_transposed(weight))
     if name is None:
         return False
+    if name == BY_LOOPS:
+        _multiply_by_loops(graph, product)
+        return True
     packed = pack(graph, add(graph, aten.permute.default, weight, [0, 2, 1]), name)
     terms = (*added, beta, alpha) if added and beta != 0 else (None, 0, alpha)
     args = (x, packed, *terms, size_of(graph, weight, 2), name)

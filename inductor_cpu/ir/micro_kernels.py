@@ -47,6 +47,9 @@ class MicroKernel:
         return (panels, tiles, tile, steps, groups, pair)
 
 
+#: In place of a micro kernel: loops that read the second operand where it lies, and convert as they go.
+BY_LOOPS = "loops"
+
 #: The permutation from `split_shape` to `packed_shape`.
 ORDER = (0, 3, 1, 4, 2, 5)
 

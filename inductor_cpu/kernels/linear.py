@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
 from inductor_cpu.targets.blocking import Blocking
 
 
@@ -106,8 +106,9 @@ _CONVOLUTIONS: Mapping[str, str | None] = {
 #: for a type.
 _PER_CALL: Mapping[str, str] = {name: feature for name, feature in _CONVOLUTIONS.items() if feature is not None}
 
-#: From so many rows on packing pays.
+#: From so many rows on packing pays; fewer ones of f16 are multiplied by loops.
 _LEAST_ROWS_PER_CALL = 4
+_MOST_ROWS_BY_LOOPS = 3
 
 #: The micro kernels that are as fast as the BLAS, packing included, from so many multiplications on: what follows is no
 #: pass over memory of its own, which makes a training step of BERT 1.04 to 1.16 times as fast. Smaller products lose.
@@ -150,8 +151,11 @@ def wins_convolution(
 def choose_per_call(
     product: PerCall, micro_kernels: Collection[str], blocking: Blocking, features: Collection[str]
 ) -> Decision:
-    """A micro kernel that packs the second operand at each call, or "blas", by the table. features: of the CPU."""
+    """A micro kernel that packs the second operand at each call, loops, or "blas", by the table. features: of the
+    CPU."""
     own = choose_own(product.shape, micro_kernels, blocking)
+    if own is not None and loops_pay(own.implementation, product, features):
+        return Decision(BY_LOOPS, "few rows of a type without instructions, which loops convert as they read")
     if own is not None and pays_per_call(own.implementation, product.shape, features):
         return own
     return Decision("blas", "packing an operand at each call is expected to cost more than it gains")
@@ -163,6 +167,18 @@ def pays_per_call(name: str, shape: Shape, features: Collection[str]) -> bool:
     if name in _LEAST_WORK_PER_CALL:
         return rows * inner * columns >= _LEAST_WORK_PER_CALL[name]
     return rows >= _LEAST_ROWS_PER_CALL and name in _PER_CALL and _PER_CALL[name] not in features
+
+
+def may_be_loops(product: PerCall) -> bool:
+    """Whether so few rows take part that loops may be the fastest: they convert the second operand once for each."""
+    return product.shape.typical[0] <= _MOST_ROWS_BY_LOOPS
+
+
+def loops_pay(name: str, product: PerCall, features: Collection[str]) -> bool:
+    """Whether loops beat the BLAS, and a micro kernel that packs at each call. features: of the CPU."""
+    dot = product.batch == 1 and product.shape.rows == 1 and product.transposed  # that ATen has vectors for
+    imitated = name in _PER_CALL and _PER_CALL[name] not in features and product.shape.dtype == torch.float16
+    return imitated and may_be_loops(product) and not dot
 
 
 def splitting_pays(window: int, channels: int, columns: int, blocking: Blocking) -> bool:

@@ -265,6 +265,28 @@ def test_a_matrix_whose_sizes_are_symbols_is_packed_at_each_call_with_its_bias()
     assert [len(report.externs) for report in reports] == [0]
 
 
+def added(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return torch.relu(torch.baddbmm(c, a, b, beta=0.5, alpha=-2))
+
+
+@pytest.mark.skipif("avx512_fp16" in detect().features, reason="this CPU multiplies f16")
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_few_rows_of_f16_are_multiplied_by_one_kernel_of_loops(transposed: bool, rows: int) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(3, rows, 100).half(), torch.randn(3, 100, 70).half()
+    b = b.mT.contiguous().mT if transposed else b
+    c, bias = torch.randn(3, 1, 70).half(), torch.randn(70).half()
+    cases = [(torch.bmm, (a, b)), (added, (c, a, b)), (torch.mm, (a[0], b[0])), (torch.addmm, (bias, a[0], b[0]))]
+    for function, operands in cases:
+        compiled, reports = compile_counted(function, dynamic=False)
+        check(function, compiled, *operands)
+        # ATen has vectors for one row by a matrix that lies transposed.
+        library = rows == 1 and transposed and function in (torch.mm, torch.addmm)
+        counts = [(len(report.kernels), len(report.externs)) for report in reports]
+        assert counts == [(0, 1) if library else (1, 0)]
+
+
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("kind", ["integers", "doubles", "empty"])
 def test_other_products_are_the_library_s(kind: str) -> None:

@@ -17,6 +17,7 @@ from inductor_cpu.kernels.linear import (
     Shape,
     candidates,
     choose,
+    loops_pay,
     operands_per_call,
     own_kernels,
     pays_per_call,
@@ -132,6 +133,36 @@ def test_max_autotune_measures_packing_at_each_call_once(dtype: torch.dtype, mon
         monkeypatch.setattr("inductor_cpu.pipeline._own_product", None)
         torch._dynamo.reset()
         torch.testing.assert_close(torch.compile(torch.bmm, backend="icpu")(a, b), torch.bmm(a, b))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "batch", "transposed", "features", "pay"),
+    [
+        ("fma_f16", 1, 1, False, (), True),
+        ("fma_f16", 1, 1, True, (), False),
+        ("fma_f16", 1, 4, True, (), True),
+        ("fma_f16", 3, 1, True, (), True),
+        ("fma_f16", 4, 1, False, (), False),
+        ("fma_f16", None, 1, False, (), False),
+        ("fma_f16", 1, 1, False, ("avx512_fp16",), False),
+        ("fma_f16_avx2", 2, 1, False, (), True),
+        ("fma_bf16", 1, 1, False, (), False),
+        ("fma_f32", 1, 1, False, (), False),
+    ],
+)
+def test_loops_multiply_few_rows_of_f16_without_its_instructions(
+    name: str, rows: int | None, batch: int, transposed: bool, features: tuple[str, ...], pay: bool
+) -> None:
+    micro = MICRO_KERNELS[name]
+    product = PerCall(Shape(rows, 768, 768, micro.dtype, micro.weight), batch, transposed)
+    assert loops_pay(name, product, features) == pay
+
+
+def test_max_autotune_measures_loops_for_few_rows() -> None:
+    a, b = torch.randn(3, 2, 64), torch.randn(3, 64, 48)
+    with inductor_cpu.config.patch(max_autotune=True):
+        explanation = str(inductor_cpu.explain(torch.bmm, a, b))
+    assert "loops " in explanation[explanation.index("product 3 x 2x64x48 float32: ") :].splitlines()[0]
 
 
 def test_max_autotune_splits_no_floats_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
