@@ -66,7 +66,6 @@ KERNELS = {
     "layer_norm_bf16": (lambda isa: layer_norm(isa, 67), "avx512"),
     "sum_of_columns": (lambda isa: vertical(isa, "sum", F32), "avx512"),
     "scatter_of_owners": (lambda isa: elements(isa, F32, "add"), "avx512"),
-    "histogram_in_pieces": (lambda isa: elements(isa, I64, "add", pieces=16), "avx2"),
 }
 
 
@@ -123,6 +122,15 @@ def test_text_of_a_product_is_the_golden_one(name: str) -> None:
 def test_generated_text_is_the_golden_one(name: str) -> None:
     build, isa = KERNELS[name]
     compare(name, generate(build(isa), machine(isa)).code)
+
+
+def test_a_scatter_in_pieces_is_one_of_owners_but_for_the_call_around_its_loops() -> None:
+    owners, pieces = (
+        generate(elements("avx512", F32, "add", pieces=count), machine("avx512")).code.splitlines() for count in (1, 16)
+    )
+    head, call = (line for line, other in zip(pieces, owners, strict=True) if line != other)
+    assert head.startswith('extern "C" ')
+    assert "icpu::parallel_copies(p2, 300, 16, n0, icpu::kLanes, threads, " in call
 
 
 @pytest.mark.parametrize("name", FROM_MODELS)
