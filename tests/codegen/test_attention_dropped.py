@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 
 import pytest
 import torch
 
-from inductor_cpu.codegen.attention import generate_attention, generate_attention_backward
-from inductor_cpu.codegen.tuning import Choices
-from inductor_cpu.ir.index import ZERO
-from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.nodes import Attention, AttentionBackward
-from inductor_cpu.paths import prelude
-from inductor_cpu.runtime.cache import open_cache
-from inductor_cpu.runtime.compile import load_kernels
-from tests.codegen.harness import FUNCTION
-from tests.codegen.test_attention import ALL, BOUND, apart, error, machine
+from tests.codegen.attention import VIEWS, WRITTEN, call, load
+from tests.codegen.test_attention import ALL, BOUND, apart, error
 from tests.codegen.test_attention_backward import hidden
 
 Tensor = torch.Tensor
@@ -29,48 +21,20 @@ SIZES = ((2, 4, 2, 33, 64, 32, 24), (1, 2, 2, 130, 549, 20, 33), (1, 1, 1, 1, 30
 
 @functools.cache
 def functions(kernel: str, isa: str, dtype: torch.dtype) -> dict[tuple[str, str], int]:
-    """(direction, mask) -> address, compiled together; skips where none runs."""
-    found = machine(kernel, isa)
-    if found is None:
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    names = ("grad_out", "q", "k", "v", "out", "log_sums", "mask", "kept", "grad_q", "grad_k", "grad_v")
-    dtypes = dict.fromkeys(names, dtype) | {"log_sums": torch.float32, "mask": torch.bool, "kept": torch.bool}
-    buffers = {name: Buffer(name, kind, (), (), "temp") for name, kind in dtypes.items()}
-    views = {name: View(name, (ZERO,) * 4, (ZERO,) * 4, ZERO) for name in names}
-    grad_out, q, k, v, out, log_sums = (views[name] for name in names[:6])
-    sources = {}
+    """(direction, mask) -> address; skips where none runs."""
+    grad_out, q, k, v, out, log_sums, hides, kept = VIEWS.values()
+    nodes: dict[tuple[str, str], tuple[Attention | AttentionBackward, torch.dtype]] = {}
     for mask in MASKS:
-        shared = (views["mask"] if mask == "bool" else None, SCALE, mask == "causal")
-        more = {"kept": views["kept"], "keep": KEEP}
-        forward = Attention("forward", kernel, q, k, v, *shared, False, "out", "log_sums", **more)  # type: ignore[arg-type]
-        backward = AttentionBackward(
-            "backward",
-            kernel,
-            grad_out,
-            q,
-            k,
-            v,
-            out,
-            log_sums,
-            *shared,
-            *names[8:],
-            **more,  # type: ignore[arg-type]
+        masked, causal = hides if mask == "bool" else None, mask == "causal"
+        forward = Attention(
+            "forward", kernel, q, k, v, masked, SCALE, causal, False, "out", "log_sums", kept=kept, keep=KEEP
         )
-        sources["forward", mask] = generate_attention(forward, buffers, Choices(), found[0])
-        sources["backward", mask] = generate_attention_backward(backward, buffers, Choices())
-    addresses = load_kernels(list(sources.values()), found[0], prelude(), open_cache(), found[1])
-    return {key: addresses[made.symbol] for key, made in sources.items()}
-
-
-def call(address: int, sizes: tuple[int, ...], results: list[Tensor], operands: list[Tensor]) -> None:
-    ints = list(sizes)
-    for result in results:
-        ints += result.stride()[:3]
-    for operand in operands:
-        ints += [0, *operand.stride()[:3]]
-    tensors = (*results, *operands)
-    pointers = (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
-    assert FUNCTION(address)(pointers, (ctypes.c_int64 * len(ints))(*ints)) == 0
+        backward = AttentionBackward(
+            "backward", kernel, grad_out, q, k, v, out, log_sums, masked, SCALE, causal, *WRITTEN[:3],
+            kept=kept, keep=KEEP,
+        )  # fmt: skip
+        nodes["forward", mask], nodes["backward", mask] = (forward, torch.bool), (backward, torch.bool)
+    return load(kernel, isa, dtype, nodes)
 
 
 def exact(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, kept: Tensor, causal: bool) -> Tensor:

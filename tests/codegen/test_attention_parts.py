@@ -8,16 +8,9 @@ import functools
 import pytest
 import torch
 
-from inductor_cpu.codegen.attention import generate_attention, generate_attention_backward
-from inductor_cpu.codegen.tuning import Choices
-from inductor_cpu.ir.index import ZERO
-from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.nodes import Attention, AttentionBackward
-from inductor_cpu.paths import prelude
-from inductor_cpu.runtime.cache import open_cache
-from inductor_cpu.runtime.compile import load_kernels
-from tests.codegen.test_attention import ALL, BOUND, apart, error, machine
-from tests.codegen.test_attention_dropped import call
+from tests.codegen.attention import VIEWS, WRITTEN, call, load
+from tests.codegen.test_attention import ALL, BOUND, apart, error
 
 Tensor = torch.Tensor
 SCALE, FILL = 0.3, -1e9
@@ -28,28 +21,19 @@ SIZES = ((2, 4, 2, 33, 64, 32, 24), (1, 2, 2, 130, 549, 20, 33), (1, 2, 1, 3, 30
 @functools.cache
 def functions(kernel: str, isa: str, dtype: torch.dtype) -> dict[tuple[str, bool], int]:
     """(direction, whether the mask is one of booleans) -> address; skips where none runs."""
-    found = machine(kernel, isa)
-    if found is None:
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    names = ("grad_out", "q", "k", "v", "out", "log_sums", "mask", "grad_q", "grad_k", "grad_v", "slopes")
-    views = {name: View(name, (ZERO,) * 4, (ZERO,) * 4, ZERO) for name in names}
-    grad_out, q, k, v, out, log_sums, mask = (views[name] for name in names[:7])
-    sources = {}
+    grad_out, q, k, v, out, log_sums, mask, _ = VIEWS.values()
+    nodes: dict[tuple[str, bool], tuple[Attention | AttentionBackward, torch.dtype]] = {}
     for hides in (False, True):
-        dtypes = dict.fromkeys(names, dtype) | {"log_sums": torch.float32, "mask": torch.bool if hides else dtype}
-        buffers = {name: Buffer(name, kind, (), (), "temp") for name, kind in dtypes.items()}
-        fill = FILL if hides else None
+        fill, kind = (FILL, torch.bool) if hides else (None, dtype)
         forward = Attention(
             "forward", kernel, q, k, v, mask, SCALE, False, True, "out", "log_sums", fill=fill, in_parts=True
         )
         backward = AttentionBackward(
-            "backward", kernel, grad_out, q, k, v, out, log_sums, mask, SCALE, False, *names[7:10],
+            "backward", kernel, grad_out, q, k, v, out, log_sums, mask, SCALE, False, *WRITTEN[:3],
             fill=fill, in_parts=True, slopes="slopes",
         )  # fmt: skip
-        sources["forward", hides] = generate_attention(forward, buffers, Choices(), found[0])
-        sources["backward", hides] = generate_attention_backward(backward, buffers, Choices())
-    addresses = load_kernels(list(sources.values()), found[0], prelude(), open_cache(), found[1])
-    return {key: addresses[made.symbol] for key, made in sources.items()}
+        nodes["forward", hides], nodes["backward", hides] = (forward, kind), (backward, kind)
+    return load(kernel, isa, dtype, nodes)
 
 
 def exact(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
