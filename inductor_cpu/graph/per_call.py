@@ -67,7 +67,7 @@ def _may_keep(weight: fx.Node, weights: frozenset[fx.Node], once: bool) -> bool:
 
 
 def _pack(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> bool:
-    if why_not_a_linear(product) is not None:
+    if why_not_a_linear(product) is not None or not _has_sizes(operands(product)[2]):
         return False
     bias, x, weight = operands(product)
     name = choice(*product_shape(product), 1, _lies_transposed(weight))
@@ -96,6 +96,11 @@ def _multiply_by_loops(graph: fx.Graph, product: fx.Node) -> None:
     product.replace_all_uses_with(add(graph, aten._to_copy.default, total, dtype=value.dtype, value=value))
 
 
+def _has_sizes(weight: fx.Node) -> bool:
+    """Whether it is surely not empty: a size that depends on data may be 0, of which no kernel of products knows."""
+    return all(statically_known_true(size > 0) for size in fake(weight).shape[-2:])
+
+
 def _lies_transposed(weight: fx.Node) -> bool:
     strides = fake(weight).stride()[-2:]
     return statically_known_true(strides[0] == 1) and not statically_known_true(strides[1] == 1)
@@ -105,7 +110,7 @@ def _pack_batch(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> boo
     *added, x, weight = args_of(product)
     batch, rows, depth, columns = (known(size) for size in (*fake(x).shape[:2], *fake(weight).shape[1:]))
     dtype = fake(x).dtype
-    if dtype not in _FLOATS or 0 in (batch, rows, depth, columns):
+    if dtype not in _FLOATS or 0 in (batch, rows) or not _has_sizes(weight):
         return False
     beta, alpha = (product.kwargs.get(factor, 1) for factor in ("beta", "alpha"))
     if not is_number(beta) or not is_number(alpha):

@@ -265,6 +265,29 @@ def test_a_matrix_whose_sizes_are_symbols_is_packed_at_each_call_with_its_bias()
     assert [len(report.externs) for report in reports] == [0]
 
 
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("of", ["rows", "depth", "columns", "batch"])
+def test_sizes_that_depend_on_data_may_be_zero(of: str) -> None:
+    torch.manual_seed(0)
+
+    def product(a: Tensor, b: Tensor, wanted: Tensor) -> Tensor:
+        some = torch.nonzero(wanted).squeeze(1)
+        if of == "rows":
+            return torch.mm(a[some], b) + 1
+        if of == "depth":
+            return torch.mm(a[:, some], b[some]) + 1
+        if of == "columns":
+            return torch.mm(a, b[:, some]) + 1
+        return torch.bmm(a[some].unsqueeze(1).expand(-1, 5, -1), b.expand(len(some), 32, 32)) + 1
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled, _ = compile_counted(product)
+        a, b = torch.randn(32, 32), torch.randn(32, 32)
+        for count in (10, 0, 1, 32):
+            wanted = torch.arange(32) < count
+            torch.testing.assert_close(compiled(a, b, wanted), product(a, b, wanted), rtol=1e-4, atol=1e-5)
+
+
 def added(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.relu(torch.baddbmm(c, a, b, beta=0.5, alpha=-2))
 
