@@ -1,11 +1,14 @@
-"""Convolutions of a training step run channels-last, in the graph of both directions before AOTAutograd splits it.
+"""Training steps with depthwise convolutions run channels-last: a pass over the graph of both directions, before
+AOTAutograd splits it.
 
-oneDNN's convolutions and above all its gradients of depthwise ones are faster there, and loops over channels (batch
-norms, pooling) have their lanes side by side. Results of the graph have eager's strides.
+oneDNN's gradients of depthwise convolutions are several times as fast there, and loops over channels (batch norms,
+pooling) have their lanes side by side. Without them nothing is gained in float32: weights and their gradients are
+copied from layout to layout. Results of the graph have eager's strides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,27 +25,47 @@ _DTYPES = (torch.float32, torch.bfloat16)
 
 
 def train_channels_last(gm: fx.GraphModule) -> int:
-    """Give convolutions over two dimensions channels-last images; how many and how many gradients got them."""
-    calls = [node for node in gm.graph.nodes if is_call(node, _IMAGES) and _is_over_images(node)]
-    if not calls:
+    """Give convolutions and their gradients channels-last images if some are depthwise; how many got them."""
+    calls = [node for node in gm.graph.nodes if is_call(node, _IMAGES)]
+    chosen = {node for node in calls if _gains_channels_last(node)}
+    if not any(map(_is_depthwise, chosen)):
         return 0
-    spreader, copies, chosen = StrideSpreader(gm.graph), dict[fx.Node, fx.Node](), set(calls)
+    spreader, copies = StrideSpreader(gm.graph), dict[fx.Node, fx.Node]()
     for node in list(gm.graph.nodes):
-        if node in chosen:
-            for place in _IMAGES[node.target]:
-                node.update_arg(place, _moved(spreader, gm.graph, node, args_of(node)[place], copies))
+        for place in _IMAGES.get(node.target, ()):
+            image = args_of(node)[place]
+            if node in chosen:
+                node.update_arg(place, _moved(spreader, gm.graph, node, image, copies))
+            elif isinstance(image.meta.get("value_before"), torch.Tensor):
+                node.update_arg(place, copy_as_before(gm.graph, node, image))
         spreader.visit(node)
     _restore_results(gm.graph)
     gm.graph.eliminate_dead_code()
-    return len(calls)
+    return len(chosen)
 
 
-def _is_over_images(call: fx.Node) -> bool:
-    """Whether a convolution or its gradient is one over two dimensions that oneDNN computes."""
-    first = _IMAGES[call.target][-1]
-    transposed = args_of(call)[6 if first == 0 else 7]
-    x = fake(args_of(call)[first])
-    return x.dim() == 4 and x.dtype in _DTYPES and not transposed and all(s != 0 for s in x.shape)
+def _gains_channels_last(call: fx.Node) -> bool:
+    """Whether a convolution or its gradient is one over two dimensions that oneDNN computes.
+
+    Not one over single pixels with gaps between them: the gradient of its weights ends the process for three channels
+    (224 x 224 pixels, two images, stride 2, oneDNN of torch 2.13), in eager mode, too."""
+    x, weight, strides, transposed = _arguments(call)
+    if weight.dim() != 4 or transposed or x.dtype not in _DTYPES or any(s == 0 for s in x.shape):
+        return False
+    return weight.shape[2:].numel() > 1 or all(s == 1 for s in strides)
+
+
+def _is_depthwise(call: fx.Node) -> bool:
+    """Whether each of several channels is convolved by itself."""
+    x, weight, *_ = _arguments(call)
+    return bool(weight.shape[1] == 1 and x.shape[1] > 1)
+
+
+def _arguments(call: fx.Node) -> tuple[torch.Tensor, torch.Tensor, Sequence[int], bool]:
+    """Image, weight, strides, and whether it is transposed."""
+    args = args_of(call)
+    x, weight, strides, transposed = (0, 1, 3, 6) if call.target is aten.convolution.default else (1, 2, 4, 7)
+    return fake(args[x]), fake(args[weight]), args[strides], args[transposed]
 
 
 def _moved(

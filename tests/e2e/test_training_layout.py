@@ -19,12 +19,16 @@ class Features(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 6, 3, stride=2)
+        self.first, self.second = nn.Conv2d(3, 6, 3, padding=1, groups=3), nn.Conv2d(6, 8, 3, stride=2)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = self.first(x).relu()
         z = self.second(y)
         return y, z, z.flatten(2), z.permute(0, 2, 3, 1)
+
+
+def _depthwise() -> nn.Conv2d:
+    return nn.Conv2d(3, 6, 3, groups=3)
 
 
 def _block(channels: int) -> nn.Sequential:
@@ -46,10 +50,16 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "norm, depthwise, pooling, linear": lambda: _block(16),
     "results from the middle": Features,
     "patches as tokens": lambda: nn.Sequential(
-        nn.Conv2d(3, 12, 5, stride=5), nn.Flatten(2), nn.LayerNorm(16), nn.Linear(16, 5)
+        nn.Conv2d(3, 12, 5, stride=5),
+        nn.Conv2d(12, 12, 1, groups=12),
+        nn.Flatten(2),
+        nn.LayerNorm(16),
+        nn.Linear(16, 5),
     ),
-    "transposed": lambda: nn.Sequential(nn.Conv2d(3, 6, 3), nn.ConvTranspose2d(6, 4, 2, stride=2)),
-    "changed in place": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True), nn.Conv2d(8, 4, 3)),
+    "transposed": lambda: nn.Sequential(_depthwise(), nn.ConvTranspose2d(6, 4, 2, stride=2)),
+    "pixels with gaps": lambda: nn.Sequential(_depthwise(), nn.Conv2d(6, 4, 1, stride=2), nn.Conv2d(4, 5, 3)),
+    "changed in place": lambda: nn.Sequential(_depthwise(), nn.ReLU(inplace=True), nn.Conv2d(6, 4, 3)),
+    "no depthwise ones": lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.SiLU(), nn.Conv2d(8, 4, 1, stride=2)),
 }
 
 
@@ -98,9 +108,14 @@ def test_what_a_step_keeps_of_convolutions_is_channels_last() -> None:
     assert all(t.is_contiguous(memory_format=torch.channels_last) for t in images)
 
 
-def test_convolutions_that_onednn_does_not_compute_keep_their_layout() -> None:
+@pytest.mark.parametrize(
+    ("module", "dtype"),
+    [(_depthwise, torch.double), (lambda: nn.Conv2d(3, 8, 3), torch.float)],
+    ids=["not oneDNN's", "no depthwise ones"],
+)
+def test_other_convolutions_keep_their_layout(module: Callable[[], nn.Module], dtype: torch.dtype) -> None:
     kept: list[torch.Tensor] = []
-    compiled, _ = compile_counted(nn.Conv2d(3, 8, 3).double())
+    compiled, _ = compile_counted(module().to(dtype))
     with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
-        compiled(torch.randn(2, 3, 9, 9).double()).sum().backward()
+        compiled(torch.randn(2, 3, 9, 9).to(dtype)).sum().backward()
     assert not any(t.is_contiguous(memory_format=torch.channels_last) for t in kept if t.shape[-1] > 3)
