@@ -150,12 +150,18 @@ inline value_t<To, U> convert(const Mask<U>& a) {
 // -- bf16 and f16 -----------------------------------------------------------------------------------------------------
 // Bits of the nearest bf16 (ties to even) in the high half of each lane; the low half is zero. NaN gives a quiet NaN.
 #if defined(CPU_CAPABILITY_AVX512)
-// For lanes whose NaN have a low half of zeros: a sum could carry another one into the sign.
+// For lanes whose NaN have a low half of zeros: a sum could carry another one into the sign. To the bits are added 0x7fff
+// and the last bit that stays.
 inline Reg<uint32_t> plain_bf16_bits(Reg<float> a) {
-  const __m512i bits = (__m512i)a;
-  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
-  const __m512i below = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
-  const __m512i rounded = _mm512_mask_add_epi32(below, odd, bits, _mm512_set1_epi32(0x8000));
+  const __m512i bits = (__m512i)a, last = _mm512_set1_epi32(0x10000), below = _mm512_set1_epi32(0x7fff);
+#if defined(__AVX512VNNI__)
+  // Both at once, as the sum of the 16-bit halves of (bits & last) | below.
+  const __m512i halves = _mm512_ternarylogic_epi32(bits, last, below, 0xea);
+  const __m512i rounded = _mm512_dpwssd_epi32(bits, halves, _mm512_set1_epi16(1));
+#else
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, last);
+  const __m512i rounded = _mm512_mask_add_epi32(_mm512_add_epi32(bits, below), odd, bits, _mm512_set1_epi32(0x8000));
+#endif
   return (Reg<uint32_t>)rounded & 0xffff0000u;
 }
 inline Reg<uint32_t> bf16_bits(Reg<float> a) {
