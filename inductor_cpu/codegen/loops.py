@@ -13,7 +13,7 @@ from inductor_cpu.codegen.lookups import find_rows
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
-from inductor_cpu.codegen.tiles import goes_in_columns
+from inductor_cpu.codegen.tiles import goes_in_columns, stays_in_registers
 from inductor_cpu.codegen.tuning import (
     Choices,
     cascade_needed,
@@ -292,12 +292,16 @@ class Loops:
         """The body over the points of a tile."""
         assert self.facts.tile is not None
         name, start, end = (self.values.symbol(self.facts.tile.loop), *map(self.values.tile_name, ("start", "end")))
-        self.values.open_tiles()
-        with self.writer.block(f"for (int64_t {name} = {start}; {name} < {end}; ++{name})"):
-            self._define(needed)
-            for number in range(len(self.kernel.stores)):
-                self.values.store(number)
-        self.values.close_tiles()
+        unrolled = str(stays_in_registers(self.kernel, self.facts.tile)).lower()
+        head = f"icpu::with_tile<{unrolled}>({start}, {end}, lanes, [&](const auto rows) ICPU_INLINE"
+        with self.writer.block(head, "});"):
+            self.values.open_tiles()
+            with self.writer.block("rows.each([&](const int64_t row) ICPU_INLINE", "});"):
+                self.writer.line(f"const int64_t {name} = {start} + row;")
+                self._define(needed)
+                for number in range(len(self.kernel.stores)):
+                    self.values.store(number)
+            self.values.close_tiles()
 
     # -- phases ------------------------------------------------------------------------------------------------------
     def _phase(self, number: int, phase: Phase) -> None:

@@ -9,7 +9,8 @@ Rows of a table at positions that are data: `lookups.py`.
 
 Some processors do better alone where neighbours follow one another (`Choices.runs`): on an EPYC (Zen 4) asking along a
 run only takes time, a twentieth to a third of copies, sums and layer norms, and so does asking for the next row if it
-follows. They do not find their way through gaps, to tables, or to a row so long that its second pass delays the next.
+follows. They do not find their way through gaps, to tables, to tiles, or to a row so long that its second pass delays
+the next.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ def _has_rows_of_tiles(facts: Facts, tile: Tile) -> bool:
 
 
 def _beside_tiles(facts: Facts, tile: Tile, runs: bool) -> dict[int, Ahead]:
-    """Accesses in a row of tiles: the lanes of the next tile, or some bytes on in each row of a plain access. Loads of
-    whole lines beside a tile are runs."""
+    """Accesses in a row of tiles: the lanes of the next tile, or some bytes on in each row of a plain access. Whole
+    lines beside a tile are runs."""
     vector = facts.kernel.vector.loop
     assert vector is not None
     found: dict[int, Ahead] = {}
@@ -137,7 +138,7 @@ def _beside_tiles(facts: Facts, tile: Tile, runs: bool) -> dict[int, Ahead]:
         stride = _stride(facts.address(access), vector)
         if not known or not stride or not _is_plain(facts, access) or not _is_much(facts, access):
             continue
-        if not runs and access >= 0 and stride == 1 and _fills_lines(facts, access):
+        if not runs and not tile.has(access) and _fills_lines(facts, access):
             continue
         near = TILE_AHEAD_BYTES // _itemsize(facts, access)
         found[access] = Ahead(near if stride == 1 else stride * facts.kernel.vector.lanes)

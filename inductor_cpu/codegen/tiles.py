@@ -15,7 +15,8 @@ import torch
 from inductor_cpu.codegen.cxx import LANE
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.loop_nest import Load
+from inductor_cpu.ir.loop_nest import Load, Scalar
+from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.scatter import is_scatter
 
 #: A second loop that is shorter than this leaves too much of a tile empty.
@@ -23,6 +24,9 @@ SHORTEST = 4
 
 #: A row of fewer tiles is over before what it asks for arrives.
 LEAST_TILES = 16
+
+#: A body with more values is not written once for each row of a tile.
+MOST_VALUES = 6
 
 _TILED_LANES = frozenset({"float", "int32_t", "double", "int64_t"})
 
@@ -54,6 +58,15 @@ def is_long(loop: Sym, kernel: Kernel) -> bool:
     """Whether a loop has room for many tiles; one whose size is not known has."""
     size = None if loop.size is None else loop.size.as_int
     return size is None or size >= LEAST_TILES * kernel.vector.lanes
+
+
+def stays_in_registers(kernel: Kernel, tile: Tile) -> bool:
+    """Whether one tile of 32-bit lanes is all that a short body turns over, so that its rows are written one by one and
+    are in registers then."""
+    sizes = [kernel.body[k].dtype.itemsize for k in tile.loads]
+    sizes += [kernel.body[kernel.stores[n].value].dtype.itemsize for n in tile.stores]
+    heavy = any(isinstance(instr, Scalar) and OPS[instr.op].cost > 1 for instr in kernel.body)
+    return len(sizes) == 1 and sizes[0] <= 4 and len(kernel.body) <= MOST_VALUES and not heavy
 
 
 def find_tile(kernel: Kernel) -> Tile | None:

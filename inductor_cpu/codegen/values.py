@@ -166,13 +166,12 @@ class Values:
         if stride is None:
             raise InternalError(STAGE, f"{self.kernel.label}: no stride in {instr.index[0]}")
         start = instr.index[0].substitute({self.facts.tile.loop: of(self._tile_start)})
-        count = f"{self.tile_name('end')} - {self.tile_name('start')}"
         place, step = self.address(instr.buffer, start), self.expr(stride)
         if access in self.ahead:
             function = "fetch_tile" if access >= 0 else "fetch_tile_to_write"
             there = self.expr(start + self.ahead[access].distance)
             self.writer.line(f"icpu::{function}({self.pointer(instr.buffer)}, {there}, {step}, lanes);")
-        self.writer.line(f"icpu::{kind}_tile({place}, {step}, {count}, lanes, {tile});")
+        self.writer.line(f"icpu::{kind}_tile({place}, {step}, rows, lanes, {tile});")
 
     def open_tiles(self) -> None:
         """Declare the tiles and fill those that are loaded."""
@@ -191,10 +190,6 @@ class Values:
         for n in sorted(self.facts.tile.stores):
             self._tile_move("store", -1 - n, f"tile_s{n}")
 
-    def _tile_row(self, name: str) -> str:
-        assert self.facts.tile is not None
-        return f"{name} + ({self.symbol(self.facts.tile.loop)} - {self.tile_name('start')}) * icpu::kLanes"
-
     # -- short tables ------------------------------------------------------------------------------------------------
     def open_periods(self) -> None:
         """Declare the tables of loads that repeat: as many elements more than a period as a vector reads."""
@@ -209,7 +204,7 @@ class Values:
     # -- loads -------------------------------------------------------------------------------------------------------
     def _load(self, position: int, load: Load) -> str:
         if self.facts.tile is not None and position in self.facts.tile.loads:
-            return f"icpu::load({self._tile_row(f'tile_v{position}')}, icpu::Full<1>{{}})"
+            return f"icpu::tile_row(tile_v{position}, row)"
         access = self.facts.load_access(position)
         mask_varies = load.mask is not None and self.facts.varying[load.mask]
         if access == "uniform" and not mask_varies:
@@ -380,7 +375,7 @@ class Values:
             other = self.operand(self.kernel.stores[1].value, vector=True)
             return f"icpu::store_pairs({self.address(store.buffer, store.index[0])}, {value}, {other}, lanes);"
         if self.facts.tile is not None and number in self.facts.tile.stores:
-            return f"icpu::store({self._tile_row(f'tile_s{number}')}, {value}, icpu::Full<1>{{}});"
+            return f"icpu::put_tile_row(tile_s{number}, row, {value});"
         masked = store.mask is not None and self.facts.varying[store.mask]
         extra = f", {self.operand(store.mask, vector=True)}" if masked and store.mask is not None else ""
         if access == "contiguous":

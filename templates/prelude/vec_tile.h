@@ -2,10 +2,13 @@
 // vectors and turned over in registers.
 //
 // Preconditions: any element type but bool. A tile is kLanes rows of kLanes values, row t for point t of the other loop,
-// held as the type that computes; where its lanes have 64 bits, it is turned over by quarters. 0 < count <= kLanes.
+// held as the type that computes; where its lanes have 64 bits, it is turned over by quarters. Its rows that take part
+// are WholeTile or PartOfTile, with 0 < count <= kLanes.
 #pragma once
 
 #include "vec_memory.h"
+
+#include <utility>
 
 namespace icpu {
 
@@ -98,6 +101,52 @@ inline void transpose(Reg<double> (&r)[4]) {
 template <class T>
 using tile_t = typename value_t<T>::value_type;
 
+// All rows of a tile. Unrolled, what is done with each one finds it in a register: a tile that goes through memory fills
+// the processor's window with its moves, so that fewer loads of the next one are on their way.
+template <bool unrolled>
+struct WholeTile {
+  static constexpr int64_t count = kLanes;
+  template <class Step>
+  ICPU_INLINE void each(const Step& step) const {
+    if constexpr (unrolled) {
+      [&]<int... row>(std::integer_sequence<int, row...>) ICPU_INLINE {
+        (step(int64_t(row)), ...);
+      }(std::make_integer_sequence<int, kLanes>{});
+    } else {
+      for (int64_t row = 0; row < kLanes; ++row) step(row);
+    }
+  }
+};
+struct PartOfTile {
+  int64_t count;
+  template <class Step>
+  ICPU_INLINE void each(const Step& step) const {
+    for (int64_t row = 0; row < count; ++row) step(row);
+  }
+};
+
+// step(rows) for the rows of a tile that lie in [begin, end).
+template <bool unrolled, class Lanes, class Step>
+inline ICPU_INLINE void with_tile(int64_t begin, int64_t end, const Lanes&, const Step& step) {
+  if (end - begin >= kLanes) {
+    step(WholeTile<unrolled && Lanes::full>{});
+  } else {
+    step(PartOfTile{end - begin});
+  }
+}
+
+// One row of a tile. Copies, not vector loads and stores, which compilers do not look through.
+template <class T>
+inline ICPU_INLINE value_t<T> tile_row(const T* tile, int64_t row) {
+  value_t<T> v;
+  std::memcpy(&v, tile + row * kLanes, sizeof(v));
+  return v;
+}
+template <class T>
+inline ICPU_INLINE void put_tile_row(T* tile, int64_t row, const value_t<T>& v) {
+  std::memcpy(tile + row * kLanes, &v, sizeof(v));
+}
+
 // Asks for the cache lines of each lane's row: index + lane * stride, which may lie beyond the memory.
 template <class T, class Lanes>
 inline void fetch_tile(const T* p, int64_t index, int64_t stride, const Lanes& lanes) {
@@ -110,42 +159,43 @@ inline void fetch_tile_to_write(const T* p, int64_t index, int64_t stride, const
   for (int i = 0; i < kLanes; ++i) fetch_to_write(p, index + i * stride, lanes);
 }
 
-// Lane i's row, p[i * stride + t] for t < count; zeros for lanes that take no part.
-template <class T, class Lanes>
-inline ICPU_INLINE value_t<T> load_row(const T* p, int64_t stride, int64_t count, const Lanes& lanes, int i) {
+// Lane i's row, p[i * stride + t] for t < rows.count; zeros for lanes that take no part.
+template <class T, class Rows, class Lanes>
+inline ICPU_INLINE value_t<T> load_row(const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, int i) {
   value_t<T> row{};
   if (lanes.active(i)) {
-    if (count == kLanes) load_unit(p + i * stride, row);
-    else load_unit(p + i * stride, Tail(count).bits, row);
+    if (rows.count == kLanes) load_unit(p + i * stride, row);
+    else load_unit(p + i * stride, Tail(rows.count).bits, row);
   }
   return row;
 }
-template <class T, class Lanes>
-inline ICPU_INLINE void store_row(T* p, int64_t stride, int64_t count, const Lanes& lanes, int i, const value_t<T>& row) {
+template <class T, class Rows, class Lanes>
+inline ICPU_INLINE void store_row(
+    T* p, int64_t stride, const Rows& rows, const Lanes& lanes, int i, const value_t<T>& row) {
   if (!lanes.active(i)) return;
-  if (count == kLanes) store_unit(p + i * stride, row);
-  else store_unit(p + i * stride, Tail(count).bits, row);
+  if (rows.count == kLanes) store_unit(p + i * stride, row);
+  else store_unit(p + i * stride, Tail(rows.count).bits, row);
 }
 
-// tile[t][lane] = p[lane * stride + t] for t < count.
-template <class T, class Lanes>
-inline void load_tile(const T* p, int64_t stride, int64_t count, const Lanes& lanes, tile_t<T>* tile) {
+// tile[t][lane] = p[lane * stride + t] for t < rows.count.
+template <class T, class Rows, class Lanes>
+inline ICPU_INLINE void load_tile(const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, tile_t<T>* tile) {
   Reg<float> r[kLanes];
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) r[i] = (Reg<float>)load_row(p, stride, count, lanes, i).r[0];
+  for (int i = 0; i < kLanes; ++i) r[i] = (Reg<float>)load_row(p, stride, rows, lanes, i).r[0];
   transpose(r);
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) std::memcpy(tile + i * kLanes, &r[i], sizeof(r[i]));
 }
-template <class T, class Lanes>
+template <class T, class Rows, class Lanes>
   requires(sizeof(T) == 8)
-inline void load_tile(const T* p, int64_t stride, int64_t count, const Lanes& lanes, T* tile) {
+inline ICPU_INLINE void load_tile(const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, T* tile) {
   constexpr int half = kLanes / 2;
   for (int first = 0; first < kLanes; first += half) {
     Reg<double> r[2][half];
 #pragma GCC unroll 8
     for (int i = 0; i < half; ++i) {
-      const value_t<T> row = load_row(p, stride, count, lanes, first + i);
+      const value_t<T> row = load_row(p, stride, rows, lanes, first + i);
       r[0][i] = (Reg<double>)row.r[0];
       r[1][i] = (Reg<double>)row.r[1];
     }
@@ -160,19 +210,19 @@ inline void load_tile(const T* p, int64_t stride, int64_t count, const Lanes& la
   }
 }
 
-// p[lane * stride + t] = tile[t][lane] for t < count.
-template <class T, class Lanes>
-inline void store_tile(T* p, int64_t stride, int64_t count, const Lanes& lanes, const tile_t<T>* tile) {
+// p[lane * stride + t] = tile[t][lane] for t < rows.count.
+template <class T, class Rows, class Lanes>
+inline ICPU_INLINE void store_tile(T* p, int64_t stride, const Rows& rows, const Lanes& lanes, const tile_t<T>* tile) {
   Reg<float> r[kLanes];
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) std::memcpy(&r[i], tile + i * kLanes, sizeof(r[i]));
   transpose(r);
 #pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) store_row(p, stride, count, lanes, i, value_t<T>{{(Reg<tile_t<T>>)r[i]}});
+  for (int i = 0; i < kLanes; ++i) store_row(p, stride, rows, lanes, i, value_t<T>{{(Reg<tile_t<T>>)r[i]}});
 }
-template <class T, class Lanes>
+template <class T, class Rows, class Lanes>
   requires(sizeof(T) == 8)
-inline void store_tile(T* p, int64_t stride, int64_t count, const Lanes& lanes, const T* tile) {
+inline ICPU_INLINE void store_tile(T* p, int64_t stride, const Rows& rows, const Lanes& lanes, const T* tile) {
   constexpr int half = kLanes / 2;
   for (int first = 0; first < kLanes; first += half) {
     Reg<double> r[2][half];
@@ -186,7 +236,7 @@ inline void store_tile(T* p, int64_t stride, int64_t count, const Lanes& lanes, 
     }
 #pragma GCC unroll 8
     for (int i = 0; i < half; ++i) {
-      store_row(p, stride, count, lanes, first + i, value_t<T>{{(Reg<T>)r[0][i], (Reg<T>)r[1][i]}});
+      store_row(p, stride, rows, lanes, first + i, value_t<T>{{(Reg<T>)r[0][i], (Reg<T>)r[1][i]}});
     }
   }
 }

@@ -121,3 +121,21 @@ def test_a_column_of_tiles_stands_inside_of_the_lanes(isa: str) -> None:
     }
     assert places[True] != sorted(places[True])
     assert places[False] == sorted(places[False])
+
+
+def test_the_rows_of_one_tile_with_a_short_body_stay_in_registers(isa: str) -> None:
+    def unrolled(kernel: Kernel) -> bool:
+        return "with_tile<true>" in generate(kernel, target(isa)).code
+
+    assert unrolled(columns(isa, F32, 2))
+    assert unrolled(columns(isa, BF16, 2))
+    assert not unrolled(columns(isa, I64, 2))  # two registers a row
+    assert not unrolled(heavy(isa))
+
+
+def heavy(isa: str) -> Kernel:
+    """Y[i, j] = exp(X[j, i])."""
+    i, j = loop_var("i", LONG), loop_var("j", SHORT)
+    build = Build()
+    build.store("Y", of(i) * SHORT + of(j), build.op("exp", build.load("X", of(j) * LONG + of(i), F32, "strided")))
+    return build.kernel(isa, (i, j), vector=j, parallel=1, work=100)
