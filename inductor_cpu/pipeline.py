@@ -23,7 +23,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu import paths
-from inductor_cpu.codegen.around import kept_bytes
+from inductor_cpu.codegen.around import kept_bytes, tiles_kept_bytes
 from inductor_cpu.codegen.generate import generate_all
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.tuning import Choices
@@ -394,7 +394,14 @@ def _choices(config: Config, target: Target) -> Choices:
     if threads in (-1, 0):
         threads = None if config.cpp.dynamic_threads else torch.get_num_threads()
     grain = config.cpp.min_chunk_size * ADDS_PER_ELEMENT
-    return Choices(threads, grain, config.cpp.enable_tiling, kept_bytes(target.l3), not target.follows_runs)
+    return Choices(
+        threads,
+        grain,
+        config.cpp.enable_tiling,
+        kept_bytes(target.l3),
+        not target.follows_runs,
+        tiles_kept_bytes(target.l3) if target.gains_by_tiles_around_cache else None,
+    )
 
 
 def _lanes(target: Target) -> int:

@@ -5,6 +5,11 @@ core may hope to keep in the last cache are gone when they are read, so that one
 straight to memory. Below, it costs the reader its cache. On a Xeon with 480 MB for all its guests, a copy of 16 MB
 gained nothing by it, one of 32 MB a third, and a sixth together with a reader. On an EPYC with 32 MB, a copy of 16 MB
 and its reader gained a fifth with one thread and nothing with two; of 24 MB a third and a fifth; of 8 MB they lost.
+
+Tiles write a line here and a line there, which takes longer to fetch. On that EPYC transposes of 12 MB and their reader
+gained a twentieth to a half, of 20 to 26 MB a fifth to three quarters; of 12 MB to channels-last with two threads, all
+in the cache before, they lost a fifth, and gained two fifths where the cache held other data. Of 10 MB they gained
+there alone, and of 6 MB with two threads they lost.
 """
 
 from __future__ import annotations
@@ -15,6 +20,9 @@ from inductor_cpu.ir.loop_nest import Load, Store
 #: The part of the last cache that the results of a kernel may take and be found there; not more than this.
 SHARE_OF_CACHE, MOST_KEPT = 2, 32 << 20
 
+#: The part of these that tiles may take.
+SHARE_OF_TILES = 3 / 4
+
 LINE_BYTES = 64
 
 
@@ -23,12 +31,21 @@ def kept_bytes(cache: int) -> int:
     return min(cache // SHARE_OF_CACHE, MOST_KEPT)
 
 
-def stores_around(facts: Facts, kept: int) -> frozenset[int]:
+def tiles_kept_bytes(cache: int) -> int:
+    """The same of results that are written in tiles."""
+    return int(kept_bytes(cache) * SHARE_OF_TILES)
+
+
+def stores_around(facts: Facts, kept: int, tiles_kept: int | None = None) -> frozenset[int]:
     """The numbers of the stores that write around the cache: all results of a kernel with `kept` bytes of them or more,
-    or none."""
+    `tiles_kept` if it turns tiles over (None: never), or none."""
     kernel = facts.kernel
-    if kernel.parallel == 0 or kernel.product is not None or facts.tile is not None:
+    if kernel.parallel == 0 or kernel.product is not None:
         return frozenset()
+    if facts.tile is not None:
+        if tiles_kept is None or facts.tile.stores:
+            return frozenset()
+        kept = tiles_kept
     found = {number: size for number in range(len(kernel.stores)) if (size := _bytes(facts, number))}
     return frozenset(found) if sum(found.values()) >= kept else frozenset()
 
@@ -52,8 +69,11 @@ def _bytes(facts: Facts, number: int) -> int:
 
 
 def _in_lines(facts: Facts, store: Store, itemsize: int) -> bool:
-    """Whether a vector starts at a multiple of its bytes, wherever the loops are."""
+    """Whether a vector starts at a multiple of its bytes, wherever the loops are, and in a tile, after which another
+    row is written, has whole lines."""
     address, lanes = store.index[0], facts.kernel.vector.lanes
+    if facts.tile is not None and lanes * itemsize % LINE_BYTES:
+        return False
     if any(symbol.kind != "loop" for symbol in address.symbols):
         return False
     for loop in address.symbols:

@@ -42,14 +42,16 @@ GRAIN = 20_480
 class Choices:
     """What settings and the machine's caches say about generated code. threads: most threads of a kernel, None for
     torch's number at the time of the call; grain: least work of a thread, in adds; tiling: turn square tiles over in
-    registers where operands are contiguous along different loops; kept: bytes of results that no cache keeps; runs: ask
-    for memory ahead also where neighbours follow one another, which some processors find out faster themselves."""
+    registers where operands are contiguous along different loops; kept: bytes of results that no cache keeps;
+    tiles_kept: of those that are written in tiles, None to leave these to the cache; runs: ask for memory ahead also
+    where neighbours follow one another, which some processors find out faster themselves."""
 
     threads: int | None = None
     grain: int = GRAIN
     tiling: bool = True
     kept: int = MOST_KEPT
     runs: bool = True
+    tiles_kept: int | None = None
 
 
 def total_work(kernel: Kernel) -> Expr:

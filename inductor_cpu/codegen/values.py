@@ -47,7 +47,7 @@ class Values:
         if self.kernel.product is not None:
             self._enter_product(self.kernel.product)
         self.ahead = plan_ahead(facts, vertical_units(facts), tables, choices.runs)
-        self._around = stores_around(facts, choices.kept)
+        self._around = stores_around(facts, choices.kept, choices.tiles_kept)
         self._twins = are_twins(facts.kernel)
         self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")

@@ -123,6 +123,12 @@ class Target:
         return "AMD" in self.cpu_name
 
     @property
+    def gains_by_tiles_around_cache(self) -> bool:
+        """Whether large results that are written in tiles were seen to gain by stores around the cache, as on CPUs of
+        AMD."""
+        return "AMD" in self.cpu_name
+
+    @property
     def has_amx(self) -> bool:
         """Whether tiles of bf16 and int8 can be multiplied (AMX)."""
         return {"amx_tile", "amx_int8", "amx_bf16"} <= self.features

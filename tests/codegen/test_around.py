@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ import torch
 import inductor_cpu
 from inductor_cpu.codegen import around
 from inductor_cpu.codegen.analysis import Facts
-from inductor_cpu.codegen.around import MOST_KEPT, kept_bytes, stores_around
+from inductor_cpu.codegen.around import MOST_KEPT, kept_bytes, stores_around, tiles_kept_bytes
 from inductor_cpu.ir.loop_nest import Load
+from inductor_cpu.targets import cpu
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
 
@@ -28,6 +30,40 @@ def stores(function: Callable[..., object], *inputs: torch.Tensor) -> list[set[i
 def test_half_of_a_small_cache_is_kept_and_32_megabytes_of_a_large_one() -> None:
     assert kept_bytes(32 << 20) == 16 << 20
     assert kept_bytes(480 << 20) == MOST_KEPT == 32 << 20
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_tiles_of_whole_lines_go_around_the_cache_where_they_are_told_to(dtype: torch.dtype) -> None:
+    """From three quarters of other results on."""
+    rows = tiles_kept_bytes(32 << 20) // 1024 // dtype.itemsize
+    assert rows * 1024 * dtype.itemsize == 12 << 20
+
+    def found(rows: int, tiles_kept: int | None) -> set[int]:
+        turned = lower(lambda x: x.t().contiguous() + 1, torch.empty(1024, rows, dtype=dtype))
+        (kernel,) = kernels(schedule_of(turned))
+        facts = Facts(kernel)
+        assert facts.tile is not None
+        return set(stores_around(facts, 0, tiles_kept))
+
+    assert found(rows, None) == set()
+    assert found(rows, 12 << 20) == (set() if dtype == torch.bfloat16 else {0})
+    assert found(rows - 16, 12 << 20) == set()
+
+
+@pytest.mark.parametrize(("cpu_name", "gains"), [("AMD EPYC", True), ("Intel(R) Xeon(R)", False)])
+def test_kernels_for_cpus_of_amd_write_large_tiles_around_the_cache(
+    cpu_name: str, gains: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = replace(cpu.detect(), cpu_name=cpu_name, l3=1 << 20)
+    if machine.isa.bits != 512:
+        pytest.skip("no lines")
+    monkeypatch.setattr(cpu, "detect", lambda: machine)
+    x, y = torch.randn(336, 320), torch.randn(320, 336)  # 420 KB
+    with inductor_cpu.config.patch({"dump": str(tmp_path)}):
+        have = torch.compile(lambda x, y: x.t() + y, backend="icpu", dynamic=False)(x, y)
+    (text,) = (path.read_text() for path in tmp_path.glob("*/icpu_*.cpp"))
+    assert ("icpu::around" in text) == gains
+    assert torch.equal(have, x.t() + y)
 
 
 def test_results_that_no_cache_keeps_go_around_it_and_smaller_ones_do_not() -> None:
