@@ -293,11 +293,11 @@ class Loops:
         assert self.facts.tile is not None
         name, start, end = (self.values.symbol(self.facts.tile.loop), *map(self.values.tile_name, ("start", "end")))
         unrolled = str(stays_in_registers(self.kernel, self.facts.tile)).lower()
-        head = f"icpu::with_tile<{unrolled}>({start}, {end}, lanes, [&](const auto rows) ICPU_INLINE"
+        head = f"icpu::with_tile<{unrolled}>({start}, {end}, lanes, [&](const auto tile_rows) ICPU_INLINE"
         with self.writer.block(head, "});"):
             self.values.open_tiles()
-            with self.writer.block("rows.each([&](const int64_t row) ICPU_INLINE", "});"):
-                self.writer.line(f"const int64_t {name} = {start} + row;")
+            with self.writer.block("tile_rows.each([&](const int64_t in_tile) ICPU_INLINE", "});"):
+                self.writer.line(f"const int64_t {name} = {start} + in_tile;")
                 self._define(needed)
                 for number in range(len(self.kernel.stores)):
                     self.values.store(number)

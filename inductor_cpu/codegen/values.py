@@ -171,7 +171,7 @@ class Values:
             function = "fetch_tile" if access >= 0 else "fetch_tile_to_write"
             there = self.expr(start + self.ahead[access].distance)
             self.writer.line(f"icpu::{function}({self.pointer(instr.buffer)}, {there}, {step}, lanes);")
-        self.writer.line(f"icpu::{kind}_tile({place}, {step}, rows, lanes, {tile});")
+        self.writer.line(f"icpu::{kind}_tile({place}, {step}, tile_rows, lanes, {tile});")
 
     def open_tiles(self) -> None:
         """Declare the tiles and fill those that are loaded."""
@@ -204,7 +204,7 @@ class Values:
     # -- loads -------------------------------------------------------------------------------------------------------
     def _load(self, position: int, load: Load) -> str:
         if self.facts.tile is not None and position in self.facts.tile.loads:
-            return f"icpu::tile_row(tile_v{position}, row)"
+            return f"icpu::tile_row(tile_v{position}, in_tile)"
         access = self.facts.load_access(position)
         mask_varies = load.mask is not None and self.facts.varying[load.mask]
         if access == "uniform" and not mask_varies:
@@ -375,7 +375,7 @@ class Values:
             other = self.operand(self.kernel.stores[1].value, vector=True)
             return f"icpu::store_pairs({self.address(store.buffer, store.index[0])}, {value}, {other}, lanes);"
         if self.facts.tile is not None and number in self.facts.tile.stores:
-            return f"icpu::put_tile_row(tile_s{number}, row, {value});"
+            return f"icpu::put_tile_row(tile_s{number}, in_tile, {value});"
         masked = store.mask is not None and self.facts.varying[store.mask]
         extra = f", {self.operand(store.mask, vector=True)}" if masked and store.mask is not None else ""
         if access == "contiguous":
