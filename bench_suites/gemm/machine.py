@@ -17,12 +17,19 @@ from inductor_cpu.targets.cpu import target_for
 #: What multiplies each kind of operands, fastest first: the first that a CPU has sets its peak.
 UNITS: Mapping[str, tuple[str, ...]] = {
     "bf16": ("amx_bf16", "dot_bf16", "fma_f32"),
-    "int8": ("amx_int8", "vnni_int8"),
+    "int8": ("amx_int8", "vnni_int8", "madd_int8"),
     "fp32": ("fma_f32",),
 }
 
 #: Rounds that take a few milliseconds.
-_ROUNDS = {"amx_bf16": 100_000, "amx_int8": 100_000, "dot_bf16": 500_000, "vnni_int8": 1_000_000, "fma_f32": 1_000_000}
+_ROUNDS = {
+    "amx_bf16": 100_000,
+    "amx_int8": 100_000,
+    "dot_bf16": 500_000,
+    "vnni_int8": 1_000_000,
+    "madd_int8": 500_000,
+    "fma_f32": 1_000_000,
+}
 
 #: Enough for the system to give each thread a core.
 _REPEATS = 40

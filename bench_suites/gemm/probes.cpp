@@ -156,6 +156,21 @@ double vnni_int8(int threads, int64_t rounds) {
 #endif
 }
 
+// Of the multiplications alone: what adds them up runs beside them.
+double madd_int8(int threads, int64_t rounds) {
+#if defined(__AVX512BW__)
+  return registers<24>(threads, rounds, 4 * 16, _mm512_set1_epi32(0x4f3b2a17), [](__m512i& sum, __m512i factor) {
+    sum = _mm512_madd_epi16(sum, factor);
+  });
+#elif defined(__AVX2__)
+  return registers<12>(threads, rounds, 4 * 8, _mm256_set1_epi32(0x4f3b2a17), [](__m256i& sum, __m256i factor) {
+    sum = _mm256_madd_epi16(sum, factor);
+  });
+#else
+  return 0;
+#endif
+}
+
 // Seconds to read `bytes` bytes once; each thread reads an equal part of them.
 double read_all(int threads, const char* from, int64_t bytes) {
   const double start = now();

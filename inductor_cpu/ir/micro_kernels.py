@@ -63,6 +63,7 @@ _AMX_F16 = frozenset({"amx_fp16"})
 _DOT_BF16 = frozenset({"avx512_bf16"})
 _VNNI = frozenset({"avx512_vnni"})
 _FMA = frozenset({"avx512f"})
+_BYTES = frozenset({"avx512bw"})
 _AVX_VNNI = frozenset({"avx_vnni"})
 _AVX2 = frozenset({"avx2", "fma"})
 
@@ -85,6 +86,8 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
         MicroKernel("dot_bf16_s8", "dot_bf16_s8.h", "DotBf16S8", _BF16, _S8, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16),
         MicroKernel("vnni_s8", "vnni_avx512.h", "VnniS8", _S8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
         MicroKernel("vnni_u8", "vnni_avx512.h", "VnniU8", _U8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
+        MicroKernel("madd_s8", "madd_avx512.h", "MaddS8", _S8, _S8, _S32, 48, 48, 32, 2, "avx512", _BYTES),
+        MicroKernel("madd_u8", "madd_avx512.h", "MaddU8", _U8, _S8, _S32, 48, 48, 32, 2, "avx512", _BYTES),
         MicroKernel("fma_f32", "fma_avx512.h", "FmaF32", _F32, _F32, _F32, 48, 48, 16, 1, "avx512", _FMA),
         MicroKernel("fma_bf16", "fma_avx512.h", "FmaBf16", _BF16, _BF16, _F32, 48, 48, 16, 1, "avx512", _FMA),
         MicroKernel("fma_f16", "fma_avx512.h", "FmaF16", _F16, _F16, _F32, 48, 48, 16, 1, "avx512", _FMA, _AMX_F16),
@@ -93,6 +96,8 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
         MicroKernel("fma_f16_s8", "fma_avx512.h", "FmaF16S8", _F16, _S8, _F32, 48, 48, 16, 1, "avx512", _FMA),
         MicroKernel("vnni_s8_avx2", "vnni_avx2.h", "VnniAvx2S8", _S8, _S8, _S32, 16, 16, 64, 4, "avx2", _AVX_VNNI),
         MicroKernel("vnni_u8_avx2", "vnni_avx2.h", "VnniAvx2U8", _U8, _S8, _S32, 16, 16, 64, 4, "avx2", _AVX_VNNI),
+        MicroKernel("madd_s8_avx2", "madd_avx2.h", "MaddAvx2S8", _S8, _S8, _S32, 16, 16, 32, 2, "avx2", _AVX2),
+        MicroKernel("madd_u8_avx2", "madd_avx2.h", "MaddAvx2U8", _U8, _S8, _S32, 16, 16, 32, 2, "avx2", _AVX2),
         MicroKernel("fma_f32_avx2", "fma_avx2.h", "FmaAvx2F32", _F32, _F32, _F32, 16, 16, 16, 1, "avx2", _AVX2),
         MicroKernel("fma_bf16_avx2", "fma_avx2.h", "FmaAvx2Bf16", _BF16, _BF16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
         MicroKernel("fma_f16_avx2", "fma_avx2.h", "FmaAvx2F16", _F16, _F16, _F32, 16, 16, 16, 1, "avx2", _AVX2),

@@ -16,7 +16,6 @@ struct DotBf16Products {
   static constexpr int kLanes = 16;
   static constexpr bool kShifted = false;
 
-  static ICPU_INLINE bf16 element(bf16 value) { return value; }
   static ICPU_INLINE __m512i line(const bf16* b) { return _mm512_loadu_si512(b); }
   static ICPU_INLINE __m512i spread(const bf16* a) {
     int32_t pair;

@@ -1,10 +1,10 @@
 // Micro kernels with AVX2 FMA for float, bf16 and f16, by weights of the same type or of int8: 6 rows by 16 columns of C in
 // 12 registers. All are multiplied and added in float.
 //
-// Preconditions: AVX2, FMA and F16C; those of vectors.h.
+// Preconditions: FMA and F16C; those of avx2.h.
 #pragma once
 
-#include "vectors.h"
+#include "avx2.h"
 
 namespace icpu::gemm {
 
@@ -31,14 +31,14 @@ struct FmaAvx2Products {
   static constexpr int kLanes = 8;
   static constexpr bool kShifted = false;
 
-  static ICPU_INLINE float element(A value) { return value; }
   static ICPU_INLINE __m256 line(const B* b) { return eight_floats(b); }
   static ICPU_INLINE __m256 spread(const float* a) { return _mm256_broadcast_ss(a); }
   static ICPU_INLINE __m256 dot(__m256 sum, __m256 a, __m256 b) { return _mm256_fmadd_ps(a, b, sum); }
+  static ICPU_INLINE __m256 groups(const A* from) { return eight_floats(from); }
 };
 
 template <class A, class B = A>
-struct FmaAvx2 : Vectors<FmaAvx2Products<A, B>, 6, 2, 256> {};  // a panel of 16 KiB
+struct FmaAvx2 : Avx2<FmaAvx2Products<A, B>, 6, 256> {};  // a panel of 16 KiB
 
 struct FmaAvx2F32 : FmaAvx2<float> {};
 struct FmaAvx2Bf16 : FmaAvx2<bf16> {};

@@ -31,7 +31,6 @@ struct FmaProducts {
   static constexpr int kLanes = 16;
   static constexpr bool kShifted = false;
 
-  static ICPU_INLINE float element(A value) { return value; }
   static ICPU_INLINE __m512 line(const B* b) { return floats(b); }
   static ICPU_INLINE __m512 spread(const float* a) { return _mm512_set1_ps(*a); }
   static ICPU_INLINE __m512 dot(__m512 sum, __m512 a, __m512 b) { return _mm512_fmadd_ps(a, b, sum); }

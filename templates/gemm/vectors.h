@@ -1,4 +1,5 @@
-// Matrix products in vector registers: `rows` rows by `vectors` vectors of columns of C stay in registers.
+// Matrix products in vector registers: `rows` rows by `vectors` vectors of columns of C stay in registers. How A is packed
+// is in avx2.h and avx512.h.
 //
 // Preconditions: those of Products; the packed B is aligned to a vector. A group is the neighbours in depth that a lane
 // takes at once, 4 bytes or one value. The packed A is a sequence of columns of `rows` groups, the packed B one of rows of
@@ -8,7 +9,6 @@
 //   Source, Element, Weight, Sum   the types of A as it is and packed, of B, and of C
 //   kPair, kLanes                  depths of a group, groups in a vector
 //   kShifted                       whether the packed A is larger than A by kShift, which the sums must lose again
-//   element(value)                 a value of A as it is packed
 //   line(b)                        a vector of groups of B
 //   spread(a)                      one group of A in all lanes
 //   dot(sum, a, b)                 sum + the products of both
@@ -74,19 +74,8 @@ struct Vectors {
     }(std::make_integer_sequence<int, vectors - 1>{});
   }
 
-  // The first `rows` rows, at most kBlock, of a row-major A in the order of the packed A.
-  static void pack(const Source* a, int64_t lda, int64_t rows, int64_t depth, Element* out) {
-    const int64_t whole = round_up(depth, kStep);
-    if (rows < kBlock || depth < whole) std::memset(static_cast<void*>(out), 0, size_t(whole) * kBlock * sizeof(Element));
-    for (int64_t k = 0; k < depth; k += kPair, out += kBlock * kPair) {
-      const int64_t count = std::min<int64_t>(kPair, depth - k);
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t i = 0; i < count; ++i) out[r * kPair + i] = Products::element(a[r * lda + k + i]);
-      }
-    }
-  }
-
  private:
+  static constexpr int64_t kLinesAtOnce = 16, kLeastPiece = 16;
   typedef Sum Sums __attribute__((vector_size(4 * kLanes), may_alias));
 
   struct Nothing {
@@ -103,10 +92,11 @@ struct Vectors {
   }
 
   // R rows by V vectors. The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines
-  // of B are fetched between pieces of it, not too many at once.
+  // of B are fetched between pieces of it: not too many at once, and in few pieces, as each end is a branch mispredicted.
   template <int R, int V, class Meanwhile>
   static void multiply_rows(const Element* a, const Weight* b, Sum* c, int64_t depth, bool accumulate, Meanwhile& meanwhile) {
-    const int64_t steps = depth / kPair, lines = meanwhile.lines(), piece = lines > steps / 2 ? 16 : 48;
+    const int64_t steps = depth / kPair, lines = meanwhile.lines();
+    const int64_t piece = std::max<int64_t>(ceil_div(steps, std::max<int64_t>(ceil_div(lines, kLinesAtOnce), 1)), kLeastPiece);
     const int64_t lines_of_piece = ceil_div(lines * piece, steps);
     Sums sum[R][V], shift[V];
 #pragma GCC unroll 3

@@ -1,9 +1,9 @@
 // Micro kernels of int8 matrix products with the dot products of AVX-VNNI: 4 rows by 16 columns of C in 8 registers.
 //
-// Preconditions: AVX2 and avx_vnni; those of vectors.h. Otherwise as vnni_avx512.h.
+// Preconditions: avx_vnni; those of avx2.h. Otherwise as vnni_avx512.h.
 #pragma once
 
-#include "vectors.h"
+#include "avx2.h"
 
 namespace icpu::gemm {
 
@@ -18,7 +18,6 @@ struct VnniAvx2Products {
   static constexpr bool kShifted = std::is_signed_v<A>;
   typedef int32_t Sums __attribute__((vector_size(32), may_alias));
 
-  static ICPU_INLINE uint8_t element(A value) { return static_cast<uint8_t>(value) ^ (kShifted ? 0x80 : 0); }
   static ICPU_INLINE __m256i line(const int8_t* b) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)); }
   static ICPU_INLINE __m256i spread(const uint8_t* a) {
     int32_t four;
@@ -29,9 +28,13 @@ struct VnniAvx2Products {
   static ICPU_INLINE Sums dot(Sums sum, __m256i a, __m256i b) {
     return reinterpret_cast<Sums>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sum), a, b));
   }
+  static ICPU_INLINE __m256 groups(const A* from) {
+    const __m256i values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return _mm256_castsi256_ps(kShifted ? _mm256_xor_si256(values, shift()) : values);
+  }
 };
 
-struct VnniAvx2S8 : Vectors<VnniAvx2Products<int8_t>, 4, 2, 1024> {};  // a panel of 16 KiB
-struct VnniAvx2U8 : Vectors<VnniAvx2Products<uint8_t>, 4, 2, 1024> {};
+struct VnniAvx2S8 : Avx2<VnniAvx2Products<int8_t>, 4, 1024> {};  // a panel of 16 KiB
+struct VnniAvx2U8 : Avx2<VnniAvx2Products<uint8_t>, 4, 1024> {};
 
 }  // namespace icpu::gemm

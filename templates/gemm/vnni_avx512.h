@@ -20,7 +20,6 @@ struct VnniProducts {
   static constexpr bool kShifted = std::is_signed_v<A>;
   typedef int32_t Sums __attribute__((vector_size(64), may_alias));
 
-  static ICPU_INLINE uint8_t element(A value) { return static_cast<uint8_t>(value) ^ (kShifted ? 0x80 : 0); }
   static ICPU_INLINE __m512i line(const int8_t* b) { return _mm512_loadu_si512(b); }
   static ICPU_INLINE __m512i spread(const uint8_t* a) {
     int32_t four;

@@ -34,9 +34,9 @@ def test_a_row_compares_with_the_limit_and_with_others() -> None:
     assert Row("decode", "b", 1, work=100.0, seconds={"icpu": 4.0, "read": 3.0}).share == 0.75
 
 
-@pytest.mark.skipif("avx512f" not in detect().features, reason="this CPU has no AVX-512")
+@pytest.mark.skipif("avx2" not in detect().features, reason="this CPU has no AVX2")
 def test_peaks_are_measured_here() -> None:
     assert peak("fp32", 1) > 1e9
     assert peak("bf16", 1) > 1e9
-    assert (peak("int8", 1) > 1e9) == bool({"amx_int8", "avx512_vnni"} & detect().features)
+    assert peak("int8", 1) > 1e9
     read(1, [torch.zeros(100_000)])

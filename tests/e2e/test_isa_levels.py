@@ -23,7 +23,13 @@ KERNELS = {
     ("avx2", torch.float16): "fma_f16_avx2",
     ("avx2", torch.float32): "fma_f32_avx2",
 }
-INTEGERS = {"amx": "amx_s8", "avx512_vnni": "vnni_s8", "avx2_vnni": "vnni_s8_avx2"}
+INTEGERS = {
+    "amx": "amx_s8",
+    "avx512_vnni": "vnni_s8",
+    "avx512": "madd_s8",
+    "avx2_vnni": "vnni_s8_avx2",
+    "avx2": "madd_s8_avx2",
+}
 
 
 class Product(nn.Module):
