@@ -255,7 +255,8 @@ class _LinearChoice:
         if kernel is None:
             return None
         features = _target(self._config).features
-        wins = linear.wins_convolution(kernel, window, channels, columns, self._blocking, features)
+        windows = linear.Windows(rows, window, channels, columns)
+        wins = linear.wins_convolution(kernel, windows, self._blocking, features)
         return kernel if wins else None
 
     def kernel_per_call(

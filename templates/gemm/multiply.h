@@ -194,26 +194,27 @@ ICPU_INLINE const typename Micro::Element* step_of(const Shifted<typename Micro:
   return a.row + a.offsets[step];
 }
 
-// Blocks of `height` rows from `row` on, and a piece of the depth. fetches: whether B is not in the L2 cache yet.
+// Blocks of `height` rows from `row` on, and a piece of the depth, of which a panel's `part` stays in the L1 cache.
+// fetches: whether B is not in the L2 cache yet.
 struct Piece {
   int64_t row, height, blocks;
-  int64_t from, depth;
+  int64_t from, depth, part;
   bool fetches;
 };
 
-// One panel's columns of some blocks of rows: the depth is cut so that the panel's part stays in the L1 cache. `block_of`
-// tells where each block of C is. With the last of the depth they are complete, and `finish` gets them.
+// One panel's columns of some blocks of rows, part after part of the depth. `block_of` tells where each block of C is. With
+// the last of the depth they are complete, and `finish` gets them. No division here: a block of little depth is multiplied
+// in the time of a few.
 template <class Micro, class Rows, class BlockOf>
 inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const Piece& piece, const Rows& a,
                            const typename Micro::Weight* b, int64_t panel, const BlockOf& block_of,
                            Finish<typename Micro::Sum>& finish) {
   const int64_t depth = round_up(g.depth, Micro::kStep);
   const int64_t width = std::min<int64_t>(Micro::kColumns, g.columns - panel * Micro::kColumns);
-  const int64_t most = round_up(equal_parts(piece.depth, Micro::kDepth), Micro::kStep);
   b += (panel * depth + piece.from) * Micro::kColumns;
   const typename Micro::Weight* const next_panel = b + depth * Micro::kColumns;
-  for (int64_t k = 0; k < piece.depth; k += most) {
-    const int64_t part = std::min<int64_t>(most, piece.depth - k);
+  for (int64_t k = 0; k < piece.depth; k += piece.part) {
+    const int64_t part = std::min<int64_t>(piece.part, piece.depth - k);
     const bool first = piece.from + k == 0, last = piece.from + k + part == depth;
     int64_t used = part;
     if constexpr (requires { Micro::kPair; }) {
@@ -222,12 +223,13 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
     // Each block fetches its share of the next part of B.
     const auto* const next = k + part < piece.depth ? b + part * Micro::kColumns : next_panel;
     const int64_t steps = part / Micro::kStep, lines = ceil_div(part * Micro::kColumns * int64_t(sizeof(*b)), kLine);
-    const int64_t fetched = piece.fetches ? lines : 0;
+    const int64_t share = piece.fetches ? ceil_div(lines, piece.blocks) : 0, stop = piece.fetches ? lines : 0;
     for (int64_t n = 0; n < piece.blocks; ++n) {
       const int64_t row = piece.row + n * piece.height;
       const int64_t rows = std::min(piece.height, g.rows - row);
       auto* const c = block_of(n);
-      Meanwhile meanwhile({next, lines, fetched * n / piece.blocks, fetched * (n + 1) / piece.blocks}, steps, finish);
+      const Fetch fetch(next, lines, std::min(n * share, stop), std::min((n + 1) * share, stop));
+      Meanwhile meanwhile(fetch, Micro::kOverlaps ? steps : 1, finish);
       if constexpr (requires { Micro::kNarrows; }) {
         Micro::narrow_block(thread, a.block(n, k), b, c, rows, width, used, !first, meanwhile);
       } else {
@@ -235,7 +237,7 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
       }
       if (!last) continue;
       finish.rest();
-      finish.start(row, rows, panel, width, Micro::kColumns, c, steps);
+      finish.start(row, rows, panel, width, Micro::kColumns, c, Micro::kOverlaps ? steps : 1);
       if constexpr (!Micro::kOverlaps) finish.rest();
     }
     b += part * Micro::kColumns;
@@ -357,12 +359,14 @@ inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, cons
   for (int64_t first = blocks.begin; first < blocks.end; first += once.blocks) {
     const int64_t count = std::min(once.blocks, blocks.end - first);
     for (int64_t from = 0; from < depth; from += once.depth) {
-      const Piece piece{first * all.height, all.height, count, from, std::min(once.depth, depth - from),
-                        first == blocks.begin || !stays};
+      const int64_t deep = std::min(once.depth, depth - from);
+      const int64_t part = round_up(equal_parts(deep, Micro::kDepth), Micro::kStep);
+      const Piece piece{first * all.height, all.height, count, from, deep, part, first == blocks.begin || !stays};
       rows.load(piece);
+      const auto around = [&](int64_t at) ICPU_INLINE { return places == 2 ? at & 1 : at < places ? at : at - places; };
       int64_t place = 0;
-      for (int64_t panel = panels.begin; panel < panels.end; ++panel, place = (place + count) % places) {
-        const auto block_of = [&](int64_t n) ICPU_INLINE { return c + (place + n) % places * c_block; };
+      for (int64_t panel = panels.begin; panel < panels.end; ++panel, place = around(place + count)) {
+        const auto block_of = [&](int64_t n) ICPU_INLINE { return c + around(place + n) * c_block; };
         multiply_panel<Micro>(thread, g, piece, rows, b, panel, block_of, finish);
       }
     }

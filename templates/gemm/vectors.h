@@ -96,8 +96,11 @@ struct Vectors {
   template <int R, int V, class Meanwhile>
   static void multiply_rows(const Element* a, const Weight* b, Sum* c, int64_t depth, bool accumulate, Meanwhile& meanwhile) {
     const int64_t steps = depth / kPair, lines = meanwhile.lines();
-    const int64_t piece = std::max<int64_t>(ceil_div(steps, std::max<int64_t>(ceil_div(lines, kLinesAtOnce), 1)), kLeastPiece);
-    const int64_t lines_of_piece = ceil_div(lines * piece, steps);
+    int64_t piece = steps, lines_of_piece = 0;
+    if (lines > 0) {
+      piece = std::max(ceil_div(steps, ceil_div(lines, kLinesAtOnce)), kLeastPiece);
+      lines_of_piece = ceil_div(lines * piece, steps);
+    }
     Sums sum[R][V], shift[V];
 #pragma GCC unroll 3
     for (int j = 0; j < V; ++j) shift[j] = Sums{};

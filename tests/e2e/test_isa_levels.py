@@ -90,12 +90,17 @@ def test_a_convolution_of_low_precision_is_ours_before_tiles(level: str, dtype: 
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("kernel", "own"), [(1, True), (3, False)])
-def test_a_convolution_of_floats_is_ours_where_a_window_is_one_pixel(kernel: int, own: bool) -> None:
-    require("fma_f32", "avx512")
+@pytest.mark.parametrize(
+    ("level", "kernel", "height", "own"),
+    [("avx512", 1, 40, True), ("avx512", 3, 9, False), ("avx2", 1, 9, True), ("avx2", 1, 40, False)],
+)
+def test_a_convolution_of_floats_is_ours_where_windows_are_pixels_and_for_avx2_few(
+    level: str, kernel: int, height: int, own: bool
+) -> None:
+    require({"avx512": "fma_f32", "avx2": "fma_f32_avx2"}[level], level)
     module = nn.Sequential(nn.Conv2d(24, 40, kernel), nn.Hardswish()).requires_grad_(False)
-    x = torch.randn(2, 24, 9, 11)
-    with inductor_cpu.config.patch({"cpp.max_isa": "avx512"}):
+    x = torch.randn(2, 24, height, 11)
+    with inductor_cpu.config.patch({"cpp.max_isa": level}):
         explained = inductor_cpu.explain(module, x)
         torch._dynamo.reset()
         result = torch.compile(module, backend="icpu")(x)

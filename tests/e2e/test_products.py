@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import inductor_cpu
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.kernels.linear import wins_convolution
+from inductor_cpu.kernels import linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.blocking import blocking_for
 from inductor_cpu.targets.cpu import detect
@@ -208,7 +208,8 @@ def skip_unless_own(dtype: torch.dtype) -> None:
     """Skip where oneDNN computes the convolutions of a dtype whose windows have several pixels."""
     target = detect()
     names = [name for name in usable_micro_kernels(target) if MICRO_KERNELS[name].dtype == dtype]
-    if not any(wins_convolution(name, 9, 64, 64, blocking_for(target), target.features) for name in names):
+    windows = linear.Windows(100, 9, 64, 64)
+    if not any(linear.wins_convolution(name, windows, blocking_for(target), target.features) for name in names):
         pytest.skip(f"oneDNN computes convolutions of {dtype} on this CPU")
 
 
