@@ -38,7 +38,7 @@ from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Strips, kernels_of
 from inductor_cpu.ir.loop_nest import LoopNest
-from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS, pack
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
 from inductor_cpu.ir.nodes import Extern, Program, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
@@ -46,7 +46,7 @@ from inductor_cpu.ir.printer import show
 from inductor_cpu.ir.verify import verify_program
 from inductor_cpu.ir.verify_schedule import verify_schedule
 from inductor_cpu.kernels import attention, linear
-from inductor_cpu.kernels.usable import usable_micro_kernels
+from inductor_cpu.kernels.choice import ProductChoice
 from inductor_cpu.lower.graph import lower_graph
 from inductor_cpu.repro_text import repro_text
 from inductor_cpu.runtime import executor
@@ -57,7 +57,6 @@ from inductor_cpu.runtime.measurements import Measurements
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.runtime.weights import Dropping, PackedWeights
 from inductor_cpu.schedule.schedule import schedule_program
-from inductor_cpu.targets.blocking import blocking_for
 from inductor_cpu.targets.cpu import Target, target_for
 from inductor_cpu.trace import CompileReport, KernelInfo, Trace, count_externs
 
@@ -163,7 +162,7 @@ def _compile(
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
         if kind != "backward":
             correct_strides(gm, free_results)
-        choice = _LinearChoice(config)
+        choice = _product_choice(config)
         prepared = run_passes(
             gm,
             static_inputs,
@@ -221,133 +220,50 @@ def _compile(
     return CompiledGraph(call, replace(report, notes=notes, measure_packed=measure))
 
 
-class _LinearChoice:
-    """Who computes a linear or a convolution: by the cost model or, under `max_autotune`, by measurements."""
+@dataclass(frozen=True)
+class _Trials:
+    """What may compute a product, compiled like any graph, and its time on this machine."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._blocking = blocking_for(_target(config))
-        self._decisions: dict[linear.Shape, linear.Decision] = {}
-        self._products: dict[linear.PerCall, linear.Decision] = {}
+    config: Config
 
-    def why_not_pack(self, rows: int | None, inner: int | None, columns: int | None, dtype: torch.dtype) -> str | None:
-        """The reason for the BLAS; None for oneDNN."""
-        decision = self._decide(linear.Shape(rows, inner, columns, dtype, dtype))
-        return f"the BLAS is faster: {decision.reason}" if decision.implementation == "blas" else None
+    def seconds(
+        self, question: str, candidates: Callable[[], Mapping[str, Callable[[], object]]]
+    ) -> Mapping[str, float]:
+        """As measured once per machine."""
+        machine = machine_for(self.config)
+        return Measurements(machine.cache, machine.target.cpu_name).seconds(question, candidates)
 
-    def micro_kernel(
-        self,
-        rows: int | None,
-        inner: int | None,
-        columns: int | None,
-        dtype: torch.dtype,
-        weight: torch.dtype | None = None,
-    ) -> str | None:
-        """The micro kernel that computes a linear; None for a library. weight: its dtype if it is another one."""
-        decision = self._decide(linear.Shape(rows, inner, columns, dtype, weight or dtype))
-        return decision.implementation if decision.implementation in MICRO_KERNELS else None
+    def has_onednn(self, dtype: torch.dtype) -> bool:
+        """Whether oneDNN computes linears of a dtype on this CPU."""
+        return unsupported_dtype(dtype, "linear") is None
 
-    def convolution_kernel(
-        self, rows: int | None, window: int, channels: int, columns: int, dtype: torch.dtype
-    ) -> str | None:
-        """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
-        kernel = self.micro_kernel(rows, window * channels, columns, dtype)
-        if kernel is None:
-            return None
-        features = _target(self._config).features
-        windows = linear.Windows(rows, window, channels, columns)
-        wins = linear.wins_convolution(kernel, windows, self._blocking, features)
-        return kernel if wins else None
+    def own_linear(self, shape: linear.Shape, name: str) -> Callable[[], object]:
+        """A call of a micro kernel on random data."""
+        x, weight = linear.operands(shape)
+        packed = pack(MICRO_KERNELS[name], weight)
 
-    def kernel_per_call(
-        self,
-        rows: int | None,
-        inner: int | None,
-        columns: int | None,
-        dtype: torch.dtype,
-        batch: int | None,
-        transposed: bool,
-    ) -> str | None:
-        """The micro kernel that computes a product even if its second operand is packed at each call, or `BY_LOOPS`;
-        None for the BLAS."""
-        if not self._config.cpp.weight_prepack:
-            return None
-        product = linear.PerCall(linear.Shape(rows, inner, columns, dtype, dtype), batch, transposed)
-        if product not in self._products:
-            self._products[product] = self._decide_per_call(product)
-        implementation = self._products[product].implementation
-        return None if implementation == "blas" else implementation
+        def multiply(x: torch.Tensor, packed: torch.Tensor) -> tuple[torch.Tensor]:
+            return (PACKED_LINEAR(x, packed, None, None, len(weight), name),)
 
-    def _decide_per_call(self, product: linear.PerCall) -> linear.Decision:
-        """What a library computes with floats in all bits is not split into parts: that is a setting of inference."""
-        target = _target(self._config)
-        usable = usable_micro_kernels(target)
-        own = linear.own_kernels(product.shape, usable - {"split_f32"}, self._blocking)[:2]
-        if not self._config.max_autotune or not own:
-            return linear.choose_per_call(product, usable, self._blocking, target.features)
-        if linear.may_be_loops(product):
-            own = [*own, BY_LOOPS]
+        return self._compiled(make_fx(multiply, tracing_mode="fake")(x, packed), (x, packed), name)
 
-        def candidates() -> Mapping[str, Callable[[], object]]:
-            x, weight = linear.operands_per_call(product)
-            ours = {name: _own_product(x, weight, name, self._config) for name in own}
-            return {"blas": lambda: torch.matmul(x, weight), **ours}
+    def own_product(self, x: torch.Tensor, weight: torch.Tensor, name: str) -> Callable[[], object]:
+        """The same for a product whose second operand is packed at each call."""
+        multiply = torch.mm if x.dim() == 2 else torch.bmm
+        graph = make_fx(lambda x, weight: (multiply(x, weight),), tracing_mode="fake")(x, weight)
+        pack_per_call(graph, frozenset(), no_micro_kernel, lambda *_: name)
+        return self._compiled(graph, (x, weight), name)
 
-        question = f"product {product}, packed at each call: {', '.join(['blas', *own])}"
-        return linear.choose(product.shape, self._measurements().seconds(question, candidates))
-
-    def _decide(self, shape: linear.Shape) -> linear.Decision:
-        if shape not in self._decisions:
-            usable = usable_micro_kernels(_target(self._config))
-            if not self._config.cpp.split_float32:
-                usable -= {"split_f32"}
-            measured = self._measured(shape, linear.own_kernels(shape, usable, self._blocking)[:2])
-            own = None if measured else linear.choose_own(shape, usable, self._blocking)
-            self._decisions[shape] = own or linear.choose(shape, measured)
-        return self._decisions[shape]
-
-    def _measured(self, shape: linear.Shape, own: Sequence[str]) -> Mapping[str, float] | None:
-        if not self._config.max_autotune or not shape.weight.is_floating_point:
-            return None
-        onednn = unsupported_dtype(shape.dtype, "linear") is None
-        question = f"linear {shape}: {', '.join([*(['onednn'] if onednn else []), 'blas', *own])}"
-
-        def candidates() -> Mapping[str, Callable[[], object]]:
-            ours = {name: _own_linear(shape, name, self._config) for name in own}
-            return {**linear.candidates(shape, onednn), **ours}
-
-        return self._measurements().seconds(question, candidates)
-
-    def _measurements(self) -> Measurements:
-        machine = machine_for(self._config)
-        return Measurements(machine.cache, machine.target.cpu_name)
-
-    def notes(self) -> list[str]:
-        """One line for each shape."""
-        products = [f"product {product}: {d.implementation}, {d.reason}" for product, d in self._products.items()]
-        return [f"linear {shape}: {d.implementation}, {d.reason}" for shape, d in self._decisions.items()] + products
+    def _compiled(self, graph: fx.GraphModule, inputs: Sequence[torch.Tensor], name: str) -> Callable[[], object]:
+        settings = replace(self.config, max_autotune=False, dump=None)
+        compiled = compile_graph(graph, inputs, kind="inference", config=settings, trace=Trace(f"measured_{name}"))
+        return lambda: compiled(list(inputs))
 
 
-def _own_linear(shape: linear.Shape, name: str, config: Config) -> Callable[[], object]:
-    """A call of a micro kernel on random data, compiled like any graph."""
-    x, weight = linear.operands(shape)
-    packed = pack(MICRO_KERNELS[name], weight)
-    graph = make_fx(lambda x, packed: (PACKED_LINEAR(x, packed, None, None, len(weight), name),), tracing_mode="fake")(
-        x, packed
-    )
-    settings = replace(config, max_autotune=False, dump=None)
-    compiled = compile_graph(graph, (x, packed), kind="inference", config=settings, trace=Trace(f"measured_{name}"))
-    return lambda: compiled([x, packed])
-
-
-def _own_product(x: torch.Tensor, weight: torch.Tensor, name: str, config: Config) -> Callable[[], object]:
-    """The same for a product whose second operand is packed at each call."""
-    multiply = torch.mm if x.dim() == 2 else torch.bmm
-    graph = make_fx(lambda x, weight: (multiply(x, weight),), tracing_mode="fake")(x, weight)
-    pack_per_call(graph, frozenset(), no_micro_kernel, lambda *_: name)
-    settings = replace(config, max_autotune=False, dump=None)
-    compiled = compile_graph(graph, (x, weight), kind="inference", config=settings, trace=Trace(f"measured_{name}"))
-    return lambda: compiled([x, weight])
+def _product_choice(config: Config) -> ProductChoice:
+    """Who computes products: by the cost model or, under `max_autotune`, by measurements."""
+    trials = _Trials(config) if config.max_autotune else None
+    return ProductChoice(_target(config), config.cpp.split_float32, config.cpp.weight_prepack, trials)
 
 
 def attention_kernel(config: Config, dtype: torch.dtype) -> tuple[str | None, str]:

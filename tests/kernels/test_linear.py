@@ -130,7 +130,7 @@ def test_max_autotune_measures_packing_at_each_call_once(dtype: torch.dtype, mon
             of = f"product {PerCall(shape, 3, second is not b)}: "
             measured = explanation[explanation.index(of) :].splitlines()[0]
             assert all(f"{name} " in measured for name in ("measured", "blas", *own))
-        monkeypatch.setattr("inductor_cpu.pipeline._own_product", None)
+        monkeypatch.setattr("inductor_cpu.pipeline._Trials.own_product", None)
         torch._dynamo.reset()
         torch.testing.assert_close(torch.compile(torch.bmm, backend="icpu")(a, b), torch.bmm(a, b))
 

@@ -1,0 +1,138 @@
+"""Who computes the products of a graph: `linear.py` decides, once for each shape. Under `max_autotune` it does so by
+measurements, of candidates that the caller compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import torch
+
+from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
+from inductor_cpu.kernels import linear
+from inductor_cpu.kernels.usable import usable_micro_kernels
+from inductor_cpu.targets.blocking import blocking_for
+from inductor_cpu.targets.cpu import Target
+
+
+class Trials(Protocol):
+    """What measures candidates."""
+
+    def seconds(
+        self, question: str, candidates: Callable[[], Mapping[str, Callable[[], object]]]
+    ) -> Mapping[str, float]:
+        """Seconds of one call of each candidate; `candidates` is called only if the answer is not known."""
+
+    def has_onednn(self, dtype: torch.dtype) -> bool:
+        """Whether oneDNN computes linears of a dtype on this CPU."""
+
+    def own_linear(self, shape: linear.Shape, name: str) -> Callable[[], object]:
+        """A call of a micro kernel on random data of a shape."""
+
+    def own_product(self, x: torch.Tensor, weight: torch.Tensor, name: str) -> Callable[[], object]:
+        """A call of a micro kernel, or of `BY_LOOPS`, that packs weight at each call."""
+
+
+class ProductChoice:
+    """Who computes the linears, convolutions and other products of one graph."""
+
+    def __init__(self, target: Target, split_float32: bool, prepack: bool, trials: Trials | None) -> None:
+        """split_float32, prepack: the settings of these names; trials: None to decide by the cost model."""
+        self._target, self._split_float32, self._prepack, self._trials = target, split_float32, prepack, trials
+        self._blocking = blocking_for(target)
+        self._decisions: dict[linear.Shape, linear.Decision] = {}
+        self._products: dict[linear.PerCall, linear.Decision] = {}
+
+    def why_not_pack(self, rows: int | None, inner: int | None, columns: int | None, dtype: torch.dtype) -> str | None:
+        """The reason for the BLAS; None for oneDNN."""
+        decision = self._decide(linear.Shape(rows, inner, columns, dtype, dtype))
+        return f"the BLAS is faster: {decision.reason}" if decision.implementation == "blas" else None
+
+    def micro_kernel(
+        self,
+        rows: int | None,
+        inner: int | None,
+        columns: int | None,
+        dtype: torch.dtype,
+        weight: torch.dtype | None = None,
+    ) -> str | None:
+        """The micro kernel that computes a linear; None for a library. weight: its dtype if it is another one."""
+        decision = self._decide(linear.Shape(rows, inner, columns, dtype, weight or dtype))
+        return decision.implementation if decision.implementation in MICRO_KERNELS else None
+
+    def convolution_kernel(
+        self, rows: int | None, window: int, channels: int, columns: int, dtype: torch.dtype
+    ) -> str | None:
+        """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
+        kernel = self.micro_kernel(rows, window * channels, columns, dtype)
+        if kernel is None:
+            return None
+        windows = linear.Windows(rows, window, channels, columns)
+        wins = linear.wins_convolution(kernel, windows, self._blocking, self._target.features)
+        return kernel if wins else None
+
+    def kernel_per_call(
+        self,
+        rows: int | None,
+        inner: int | None,
+        columns: int | None,
+        dtype: torch.dtype,
+        batch: int | None,
+        transposed: bool,
+    ) -> str | None:
+        """The micro kernel that computes a product even if its second operand is packed at each call, or `BY_LOOPS`;
+        None for the BLAS."""
+        if not self._prepack:
+            return None
+        product = linear.PerCall(linear.Shape(rows, inner, columns, dtype, dtype), batch, transposed)
+        if product not in self._products:
+            self._products[product] = self._decide_per_call(product)
+        implementation = self._products[product].implementation
+        return None if implementation == "blas" else implementation
+
+    def notes(self) -> list[str]:
+        """One line for each shape."""
+        products = [f"product {product}: {d.implementation}, {d.reason}" for product, d in self._products.items()]
+        return [f"linear {shape}: {d.implementation}, {d.reason}" for shape, d in self._decisions.items()] + products
+
+    def _decide_per_call(self, product: linear.PerCall) -> linear.Decision:
+        """What a library computes with floats in all bits is not split into parts: that is a setting of inference."""
+        usable = usable_micro_kernels(self._target)
+        own = linear.own_kernels(product.shape, usable - {"split_f32"}, self._blocking)[:2]
+        trials = self._trials
+        if trials is None or not own:
+            return linear.choose_per_call(product, usable, self._blocking, self._target.features)
+        if linear.may_be_loops(product):
+            own = [*own, BY_LOOPS]
+
+        def candidates() -> Mapping[str, Callable[[], object]]:
+            x, weight = linear.operands_per_call(product)
+            ours = {name: trials.own_product(x, weight, name) for name in own}
+            return {"blas": lambda: torch.matmul(x, weight), **ours}
+
+        question = f"product {product}, packed at each call: {', '.join(['blas', *own])}"
+        return linear.choose(product.shape, trials.seconds(question, candidates))
+
+    def _decide(self, shape: linear.Shape) -> linear.Decision:
+        if shape not in self._decisions:
+            usable = usable_micro_kernels(self._target)
+            if not self._split_float32:
+                usable -= {"split_f32"}
+            measured = self._measured(shape, linear.own_kernels(shape, usable, self._blocking)[:2])
+            own = None if measured else linear.choose_own(shape, usable, self._blocking)
+            self._decisions[shape] = own or linear.choose(shape, measured)
+        return self._decisions[shape]
+
+    def _measured(self, shape: linear.Shape, own: Sequence[str]) -> Mapping[str, float] | None:
+        trials = self._trials
+        if trials is None or not shape.weight.is_floating_point:
+            return None
+        onednn = trials.has_onednn(shape.dtype)
+        question = f"linear {shape}: {', '.join([*(['onednn'] if onednn else []), 'blas', *own])}"
+
+        def candidates() -> Mapping[str, Callable[[], object]]:
+            ours = {name: trials.own_linear(shape, name) for name in own}
+            return {**linear.candidates(shape, onednn), **ours}
+
+        return trials.seconds(question, candidates)
