@@ -20,7 +20,7 @@ from inductor_cpu.schedule.flat import (
     ordered,
     substitute_loops,
 )
-from inductor_cpu.schedule.fuse import Group
+from inductor_cpu.schedule.group import Group
 from inductor_cpu.schedule.narrow import narrow_positions
 from inductor_cpu.schedule.phases import kept_values, split_phases
 from inductor_cpu.schedule.share import across, in_order, share

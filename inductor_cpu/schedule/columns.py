@@ -17,7 +17,7 @@ from inductor_cpu.ir.loop_nest import Buffer, Instr, Load, LoopNest, Reduce, Sca
 from inductor_cpu.ir.rewrite import Copier, Editor, needed_by, prune, store_operands
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import merge_loops, substitute_loops
-from inductor_cpu.schedule.fuse import Group
+from inductor_cpu.schedule.group import Group
 from inductor_cpu.schedule.phases import inner_level
 from inductor_cpu.schedule.vectorize import plan_vectors
 

@@ -17,7 +17,7 @@ from inductor_cpu.ir.loop_nest import Buffer
 from inductor_cpu.ir.scatter import is_scatter, place_of
 from inductor_cpu.ir.strips import can_be_listed
 from inductor_cpu.schedule.build import build_kernel
-from inductor_cpu.schedule.fuse import Group
+from inductor_cpu.schedule.group import Group
 
 #: Bytes of a row that take longer than to list it.
 LEAST_ROW_BYTES = 256

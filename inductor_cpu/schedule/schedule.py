@@ -15,7 +15,8 @@ from inductor_cpu.schedule.build import build_kernel
 from inductor_cpu.schedule.columns import divide_columns
 from inductor_cpu.schedule.cost import CACHE
 from inductor_cpu.schedule.flat import flatten
-from inductor_cpu.schedule.fuse import HORIZONTAL, Group, Item, fuse
+from inductor_cpu.schedule.fuse import HORIZONTAL, Item, fuse
+from inductor_cpu.schedule.group import Group
 from inductor_cpu.schedule.inline import inline_producers
 from inductor_cpu.schedule.known import put_known_indices
 from inductor_cpu.schedule.listed import listed

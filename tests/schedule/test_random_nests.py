@@ -25,7 +25,7 @@ from inductor_cpu.ir.verify import verify_kernel
 from inductor_cpu.schedule import divide
 from inductor_cpu.schedule.build import build_kernel
 from inductor_cpu.schedule.flat import flatten
-from inductor_cpu.schedule.fuse import Group
+from inductor_cpu.schedule.group import Group
 from inductor_cpu.schedule.known import put_known_indices
 from inductor_cpu.schedule.uses import reads_of, writes_of
 from tests.codegen.harness import Library, available
