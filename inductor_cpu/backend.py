@@ -29,9 +29,8 @@ from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.graph.decompositions import decompositions
 from inductor_cpu.graph.dropped_attention import drop_in_attention
 from inductor_cpu.graph.fake_strides import strides_of_eager
-from inductor_cpu.graph.positions import lengthen_positions, shorten_positions
-from inductor_cpu.graph.spelled_attention import recognize_attention
-from inductor_cpu.graph.training_layout import train_channels_last
+from inductor_cpu.graph.passes import DONE_BEFORE, run_joint_passes
+from inductor_cpu.graph.positions import lengthen_positions
 from inductor_cpu.graph.updated import NO_UPDATES, Updates
 from inductor_cpu.graph.zero_points import drop_zero_points
 from inductor_cpu.lower.rules import RULES
@@ -141,11 +140,9 @@ def _differentiate(
 
 def _split(config: Config, gm: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
     """The forward and the backward graph of one of both directions."""
-    gm.graph.eliminate_dead_code()
-    recognize_attention(gm, functools.partial(attention_kernel, config))
-    train_channels_last(gm)
-    shorten_positions(gm)
+    done = run_joint_passes(gm, functools.partial(attention_kernel, config))
     forward, backward = min_cut_rematerialization_partition(gm, *args, **kwargs)
+    forward.meta[DONE_BEFORE] = done
     lengthen_positions(backward)
     return forward, backward
 

@@ -22,6 +22,7 @@ from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.kept_bytes import keep_bytes
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.per_call import PerCallChoice, pack_per_call
+from inductor_cpu.graph.positions import shorten_positions
 from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
 from inductor_cpu.graph.random import draw_in_loops
@@ -29,8 +30,12 @@ from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
 from inductor_cpu.graph.shared import find_shared_results, keep_shared_results
 from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.spelled_attention import recognize_attention
+from inductor_cpu.graph.training_layout import train_channels_last
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
 from inductor_cpu.graph.wrapped import complete_replays, unwrap_effects
+
+#: Key of a graph's `meta`: what was done before AOTAutograd split it from the graph of both directions.
+DONE_BEFORE = "icpu_done_before"
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,17 @@ def no_micro_kernel(*_shape: object) -> str | None:
 def no_attention_kernel(_dtype: torch.dtype) -> tuple[str | None, str]:
     """The choice that leaves attention to ATen."""
     return None, "kernels of ours are not asked for"
+
+
+def run_joint_passes(gm: fx.GraphModule, attention_kernel: AttentionChoice) -> tuple[str, ...]:
+    """The passes over the graph of both directions, before AOTAutograd splits it; returns what they did."""
+    gm.graph.eliminate_dead_code()
+    recognize_attention(gm, attention_kernel)
+    counts = {
+        "convolutions and gradients of convolutions run channels-last": train_channels_last(gm),
+        "gradients of max pooling read positions as int32": shorten_positions(gm),
+    }
+    return tuple(f"{count} {what}" for what, count in counts.items() if count)
 
 
 def run_passes(
@@ -86,7 +102,7 @@ def run_passes(
     if not prepack or not static_inputs:
         expand_quantization(gm)
         products = _per_call(pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call))
-        return Prepared(gm, None, (*products, *attention))
+        return Prepared(gm, None, (*gm.meta.get(DONE_BEFORE, ()), *products, *attention))
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)
     drop_copies(gm)

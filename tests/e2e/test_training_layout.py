@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch._dynamo.utils import same
 
+import inductor_cpu
 from tests.e2e.support import compile_counted
 
 
@@ -121,3 +122,24 @@ def test_other_convolutions_keep_their_layout(module: Callable[[], nn.Module], d
     images = [t for t in kept if t.shape[-1] > 3]
     assert images
     assert not any(t.is_contiguous(memory_format=torch.channels_last) for t in images)
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (
+            lambda: nn.Sequential(_depthwise(), nn.MaxPool2d(2)),
+            [
+                "2 convolutions and gradients of convolutions run channels-last",
+                "1 gradients of max pooling read positions as int32",
+            ],
+        ),
+        (lambda: nn.Conv2d(3, 8, 3), []),
+    ],
+    ids=["depthwise and max pooling", "neither"],
+)
+def test_explain_tells_what_was_done_in_the_graph_of_both_directions(
+    module: Callable[[], nn.Module], told: list[str]
+) -> None:
+    (forward,) = inductor_cpu.explain(module(), torch.randn(2, 3, 9, 9)).graphs
+    assert [note for note in forward.notes if note[0].isdigit()] == told
