@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from inductor_cpu.ir.loop_nest import LoopNest, Scalar
 from inductor_cpu.schedule.inline import Inlined, inline_producers
 from tests.lower.harness import fresh, lower
 from tests.schedule.harness import check_program
@@ -113,3 +114,24 @@ def test_a_long_body_is_not_inlined() -> None:
 
     notes = inlined(fn, torch.randn(4)).notes
     assert any("instructions" in note for note in notes)
+
+
+def test_an_inlined_load_that_gives_the_fill_outside_of_its_mask_is_not_selected_again() -> None:
+    (nest,) = inlined(lambda x: F.pad(x.double(), (1, 1)), torch.randn(8)).nodes
+    assert isinstance(nest, LoopNest)
+    assert not any(isinstance(i, Scalar) and i.op == "where" for i in nest.body)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: F.pad(x.double(), (1, 1), value=1.0),
+        lambda x: F.pad(x.double(), (1, 1), value=-0.0),
+        lambda x: F.pad(x + 1, (1, 1)),
+    ],
+    ids=["another fill", "another sign", "not a load"],
+)
+def test_an_inlined_value_that_gives_another_number_outside_of_the_mask_is_selected(fn: Callable[..., Any]) -> None:
+    (nest,) = inlined(fn, torch.randn(8)).nodes
+    assert isinstance(nest, LoopNest)
+    assert any(isinstance(i, Scalar) and i.op == "where" for i in nest.body)
