@@ -35,6 +35,11 @@ os.environ.setdefault("ICPU_VERIFY", "1")
 os.environ.setdefault("ICPU_CACHE_DIR", _cache_folder())
 os.environ.setdefault("ICPU_FALLBACK_RANDOM", "1")  # most tests compare with eager's numbers
 
+# A graph's kernels are cut into as many units as there may be compilers. Where the processes of a run keep all cores
+# busy, more than a unit takes time for the headers, the templates and the linker, and gives none back.
+if (workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:
+    os.environ.setdefault("ICPU_COMPILE_THREADS", str(max(len(os.sched_getaffinity(0)) // workers, 1)))
+
 # A shell starts what runs in the background (`nohup make test &`) with SIGINT ignored, and programs inherit that: the
 # tests of interrupts would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

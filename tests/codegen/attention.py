@@ -15,11 +15,8 @@ from inductor_cpu.ir.index import ZERO
 from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.nodes import Attention, AttentionBackward
 from inductor_cpu.ir.plan import KernelSource
-from inductor_cpu.paths import prelude
-from inductor_cpu.runtime.cache import open_cache
-from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.targets.cpu import Target
-from tests.codegen.harness import FUNCTION
+from tests.codegen.harness import FUNCTION, addresses_of
 from tests.codegen.test_attention import machine
 
 #: What nodes read, in the order of their fields, and what they write.
@@ -40,7 +37,7 @@ def load(
     if found is None:
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
     sources = {key: _source(node, dtype, mask, found[0]) for key, (node, mask) in nodes.items()}
-    addresses = load_kernels(list(sources.values()), found[0], prelude(), open_cache(), found[1])
+    addresses = addresses_of(sources.values(), found[0], found[1])
     return {key: addresses[made.symbol] for key, made in sources.items()}
 
 

@@ -15,6 +15,7 @@ from inductor_cpu.codegen.starts import starts
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import snapshot
 from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.paths import prelude
 from inductor_cpu.runtime.cache import open_cache
 from inductor_cpu.runtime.compile import load_kernels
@@ -52,13 +53,17 @@ VECTORS = [isa for isa in available() if isa != "scalar"]
 """Those with vectors."""
 
 
+def addresses_of(sources: Iterable[KernelSource], its_target: Target, toolchain: Toolchain) -> dict[str, int]:
+    """Addresses of kernels by symbol, from the tests' cache, or compiled with as many compilers as the settings say."""
+    return load_kernels(list(sources), its_target, prelude(), open_cache(), toolchain, snapshot().compile_threads)
+
+
 class Library:
     """Compiled kernels of one instruction set."""
 
     def __init__(self, isa: str, kernels: Iterable[Kernel], choices: Choices = DEFAULT) -> None:
         sources = {kernel: generate(kernel, target(isa), choices) for kernel in kernels}
-        toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
-        addresses = load_kernels(list(sources.values()), target(isa), prelude(), open_cache(), toolchain)
+        addresses = addresses_of(sources.values(), target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize))
         self._functions = {kernel: FUNCTION(addresses[source.symbol]) for kernel, source in sources.items()}
 
     def run(self, kernel: Kernel, *buffers: torch.Tensor, sizes: Sequence[int] = ()) -> int:

@@ -22,12 +22,9 @@ from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Attention
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
-from inductor_cpu.paths import prelude
-from inductor_cpu.runtime.cache import open_cache
-from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target
-from tests.codegen.harness import BITS, FUNCTION, available, target, with_emulated_tiles
+from tests.codegen.harness import BITS, FUNCTION, addresses_of, available, target, with_emulated_tiles
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MASKS = ("none", "causal", "bool", "added")
@@ -112,7 +109,7 @@ def functions(kernel: str, isa: str) -> dict[tuple[Any, ...], int]:
         for (its_kernel, its_isa, dtype), mask, scale, nan_rows in product(ALL, MASKS, (0.3, -0.7), (False, True))
         if (its_kernel, its_isa) == (kernel, isa) and wanted(mask, scale, nan_rows)
     }
-    addresses = load_kernels(list(sources.values()), its_target, prelude(), open_cache(), toolchain)
+    addresses = addresses_of(sources.values(), its_target, toolchain)
     return {key: addresses[made.symbol] for key, made in sources.items()}
 
 

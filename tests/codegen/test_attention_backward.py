@@ -19,10 +19,7 @@ from inductor_cpu.ir.index import ZERO
 from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.nodes import AttentionBackward
 from inductor_cpu.ir.plan import KernelSource
-from inductor_cpu.paths import prelude
-from inductor_cpu.runtime.cache import open_cache
-from inductor_cpu.runtime.compile import load_kernels
-from tests.codegen.harness import FUNCTION
+from tests.codegen.harness import FUNCTION, addresses_of
 from tests.codegen.test_attention import ALL, BOUND, MASKS, apart, error, machine
 
 SCALE = -0.3
@@ -66,7 +63,7 @@ def functions(kernel: str, isa: str) -> dict[tuple[Any, ...], int]:
         for (its_kernel, its_isa, dtype), mask in product(ALL, MASKS)
         if (its_kernel, its_isa) == (kernel, isa)
     }
-    addresses = load_kernels(list(sources.values()), found[0], prelude(), open_cache(), found[1])
+    addresses = addresses_of(sources.values(), found[0], found[1])
     return {key: addresses[made.symbol] for key, made in sources.items()}
 
 

@@ -17,12 +17,10 @@ from inductor_cpu.config import snapshot
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
-from inductor_cpu.runtime.cache import open_cache
-from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
 from inductor_cpu.targets.blocking import blocking_for, definitions
 from inductor_cpu.targets.cpu import ISAS, detect, level_of
-from tests.codegen.harness import FUNCTION, available, target, with_emulated_tiles
+from tests.codegen.harness import FUNCTION, addresses_of, available, target, with_emulated_tiles
 
 #: What the function of a row does with a block of C: stores it, or max(c * scale + bias, -1) with one rounding to the
 #: type of A (of floats) or to float.
@@ -94,7 +92,7 @@ def _addresses(isa: str, emulated: bool) -> dict[str, int]:
         its_target, toolchain = target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize)
     rows = [row for row in MICRO_KERNELS.values() if row.isa == isa]
     sources = {row.name: source_of(row) for row in rows if (is_emulated if emulated else runs_here)(row)}
-    addresses = load_kernels(list(sources.values()), its_target, paths.prelude(), open_cache(), toolchain)
+    addresses = addresses_of(sources.values(), its_target, toolchain)
     return {name: addresses[source.symbol] for name, source in sources.items()}
 
 

@@ -10,16 +10,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from inductor_cpu import paths
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.config import snapshot
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.ir.windows import pieces_of
-from inductor_cpu.runtime.cache import open_cache
-from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.toolchain import find_toolchain
-from tests.codegen.harness import FUNCTION, target, with_emulated_tiles
+from tests.codegen.harness import FUNCTION, addresses_of, target, with_emulated_tiles
 from tests.kernels.manifest import is_emulated, runs_here
 
 #: Stores the sums of all windows.
@@ -85,7 +82,7 @@ def addresses(isa: str, emulated: bool) -> dict[tuple[str, bool], int]:
         its_target, toolchain = target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize)
     rows = [row for row in INTEGERS.values() if row.isa == isa and (is_emulated if emulated else runs_here)(row)]
     sources = {(row.name, way): source_of(row, way) for row in rows for way in (False, True)[: 1 + row.shifts]}
-    loaded = load_kernels(list(sources.values()), its_target, paths.prelude(), open_cache(), toolchain)
+    loaded = addresses_of(sources.values(), its_target, toolchain)
     return {key: loaded[source.symbol] for key, source in sources.items()}
 
 
