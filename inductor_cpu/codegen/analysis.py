@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from inductor_cpu.codegen.orders import Lanes, Order, constant_masks, order_of
@@ -239,8 +239,15 @@ class Facts:
             if k not in found:
                 found.add(k)
                 if k not in stop:
-                    pending.extend(operands(self.kernel.body[k]))
+                    pending.extend(self._operands(k))
         return frozenset(found)
+
+    def _operands(self, position: int) -> tuple[int, ...]:
+        """What is computed for a value: not the mask of a load that is turned over."""
+        instr = self.kernel.body[position]
+        if isinstance(instr, Load) and self.tile is not None and position in self.tile.loads:
+            instr = replace(instr, mask=None)
+        return operands(instr)
 
     @cached_property
     def rounding(self) -> Rounding:

@@ -292,9 +292,10 @@ class Loops:
         """The body over the points of a tile."""
         assert self.facts.tile is not None
         name, start, end = (self.values.symbol(self.facts.tile.loop), *map(self.values.tile_name, ("start", "end")))
-        unrolled = str(stays_in_registers(self.kernel, self.facts.tile)).lower()
+        unrolled = str(stays_in_registers(self.kernel, self.facts.tile, needed)).lower()
+        rooms = "".join(f", {room}" for room in self.values.open_rooms())
         head = f"icpu::with_tile<{unrolled}>({start}, {end}, lanes, [&](const auto tile_rows) ICPU_INLINE"
-        with self.writer.block(head, "});"):
+        with self.writer.block(head, f"}}{rooms});"):
             self.values.open_tiles()
             with self.writer.block("tile_rows.each([&](const int64_t in_tile) ICPU_INLINE", "});"):
                 self.writer.line(f"const int64_t {name} = {start} + in_tile;")

@@ -185,7 +185,8 @@ def _is_plain(facts: Facts, access: int) -> bool:
     """Whether it depends on loops only where an access goes, and that it goes there."""
     instr = facts.kernel.body[access] if access >= 0 else facts.kernel.stores[-1 - access]
     assert isinstance(instr, (Load, Store))
-    return instr.mask is None and not any(symbol.kind == "value" for symbol in facts.address(access).symbols)
+    read = instr.mask is None or (facts.tile is not None and access in facts.tile.rooms)
+    return read and not any(symbol.kind == "value" for symbol in facts.address(access).symbols)
 
 
 def _is_much(facts: Facts, access: int) -> bool:

@@ -2,17 +2,20 @@
 
 A copy that changes the order of dimensions has vectors along one of them only: the other side would be a gather or a
 scatter. Where that side is contiguous along a second loop, a square of both loops is read with whole vectors, turned
-over in registers, and the body reads the turned tile.
+over in registers, and the body reads the turned tile. Loads with a mask: `rooms.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
 from inductor_cpu.codegen.cxx import LANE
+from inductor_cpu.codegen.rooms import Room, room_of
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Load, Scalar
@@ -33,11 +36,13 @@ _TILED_LANES = frozenset({"float", "int32_t", "double", "int64_t"})
 
 @dataclass(frozen=True)
 class Tile:
-    """loop: the second loop. loads: positions, stores: numbers of the accesses that are contiguous along it."""
+    """loop: the second loop. loads: positions, stores: numbers of the accesses that are contiguous along it. rooms: of
+    loads with a mask, which the tile needs no more."""
 
     loop: Sym
     loads: frozenset[int]
     stores: frozenset[int]
+    rooms: Mapping[int, Room]
 
     def has(self, access: int) -> bool:
         """Whether a load, or the store number -1 - access, is turned over."""
@@ -60,13 +65,14 @@ def is_long(loop: Sym, kernel: Kernel) -> bool:
     return size is None or size >= LEAST_TILES * kernel.vector.lanes
 
 
-def stays_in_registers(kernel: Kernel, tile: Tile) -> bool:
+def stays_in_registers(kernel: Kernel, tile: Tile, values: Collection[int]) -> bool:
     """Whether one tile of 32-bit lanes is all that a short body turns over, so that its rows are written one by one and
-    are in registers then."""
+    are in registers then. values: those of the body that are computed."""
+    body = [kernel.body[k] for k in values]
     sizes = [kernel.body[k].dtype.itemsize for k in tile.loads]
     sizes += [kernel.body[kernel.stores[n].value].dtype.itemsize for n in tile.stores]
-    heavy = any(isinstance(instr, Scalar) and OPS[instr.op].cost > 1 for instr in kernel.body)
-    return len(sizes) == 1 and sizes[0] <= 4 and len(kernel.body) <= MOST_VALUES and not heavy
+    heavy = any(isinstance(instr, Scalar) and OPS[instr.op].cost > 1 for instr in body)
+    return len(sizes) == 1 and sizes[0] <= 4 and len(body) <= MOST_VALUES and not heavy
 
 
 def find_tile(kernel: Kernel) -> Tile | None:
@@ -76,35 +82,36 @@ def find_tile(kernel: Kernel) -> Tile | None:
         return None  # a tile changes the order of the points
     access = dict(kernel.vector.access)
     loads = {
-        k: instr.index[0]
+        k: _loops_of(kernel, instr)
         for k, instr in enumerate(kernel.body)
-        if isinstance(instr, Load)
-        and access.get(k) == "strided"
-        and instr.mask is None
-        and _fits(instr.index[0], instr.dtype, vector)
+        if isinstance(instr, Load) and access.get(k) == "strided" and _fits(instr.index[0], instr.dtype, vector)
     }
     stores = {
-        n: store.index[0]
+        n: _contiguous_loops(kernel, store.index[0])
         for n, store in enumerate(kernel.stores)
         if access.get(-1 - n) == "strided"
         and store.mask is None
         and _fits(store.index[0], kernel.body[store.value].dtype, vector)
     }
-    counts = Counter(loop for expr in (*loads.values(), *stores.values()) for loop in _contiguous_loops(kernel, expr))
+    counts = Counter(chain(*loads.values(), *stores.values()))
     if not counts:
         return None
     best = max(counts, key=lambda loop: (counts[loop], kernel.outer.index(loop)))
-    return Tile(
-        best,
-        frozenset(k for k, expr in loads.items() if best in _contiguous_loops(kernel, expr)),
-        frozenset(n for n, expr in stores.items() if best in _contiguous_loops(kernel, expr)),
-    )
+    turned = sorted(k for k, loops in loads.items() if best in loops)
+    rooms = {k: room for k in turned if (room := room_of(kernel, kernel.body[k], best)) is not None}
+    return Tile(best, frozenset(turned), frozenset(n for n, loops in stores.items() if best in loops), rooms)
 
 
 def _fits(expr: Expr, dtype: torch.dtype, vector: Sym) -> bool:
     """Whether the access has a constant stride along the lanes, and lanes that a tile can hold."""
     plain = expr.coefficient(vector) is not None and not any(s.kind == "value" for s in expr.symbols)
     return plain and LANE[dtype] in _TILED_LANES
+
+
+def _loops_of(kernel: Kernel, load: Load) -> list[Sym]:
+    """The loops along which a load may be turned over."""
+    loops = _contiguous_loops(kernel, load.index[0])
+    return [loop for loop in loops if load.mask is None or room_of(kernel, load, loop) is not None]
 
 
 def _contiguous_loops(kernel: Kernel, expr: Expr) -> list[Sym]:

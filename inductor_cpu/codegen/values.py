@@ -171,7 +171,18 @@ class Values:
             function = "fetch_tile" if access >= 0 else "fetch_tile_to_write"
             there = self.expr(start + self.ahead[access].distance)
             self.writer.line(f"icpu::{function}({self.pointer(instr.buffer)}, {there}, {step}, lanes);")
-        self.writer.line(f"icpu::{kind}_tile({place}, {step}, tile_rows, lanes, {tile});")
+        room = f", room_v{access}" if access in self.facts.tile.rooms else ""
+        self.writer.line(f"icpu::{kind}_tile({place}, {step}, tile_rows, lanes{room}, {tile});")
+
+    def open_rooms(self) -> list[str]:
+        """Define how much of the tiles of masked loads is read; returns the names."""
+        assert self.facts.tile is not None
+        start, names = {self.facts.tile.loop: of(self._tile_start)}, []
+        for k, room in sorted(self.facts.tile.rooms.items()):
+            sizes = ", ".join(self.expr(points.substitute(start)) for points in (room.rows, room.lanes))
+            self.writer.line(f"const icpu::Room room_v{k}{{{sizes}}};")
+            names.append(f"room_v{k}")
+        return names
 
     def open_tiles(self) -> None:
         """Declare the tiles and fill those that are loaded."""

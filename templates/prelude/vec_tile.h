@@ -125,10 +125,24 @@ struct PartOfTile {
   }
 };
 
-// step(rows) for the rows of a tile that lie in [begin, end).
-template <bool unrolled, class Lanes, class Step>
-inline ICPU_INLINE void with_tile(int64_t begin, int64_t end, const Lanes&, const Step& step) {
-  if (end - begin >= kLanes) {
+// How many rows and lanes of a tile a masked load reads from the first ones on, 0 or less for none. Others are zeros.
+struct Room {
+  int64_t rows, lanes;
+  bool whole() const { return rows >= kLanes && lanes >= kLanes; }
+};
+
+template <class Lanes>
+struct LanesWithRoom {
+  const Lanes& lanes;
+  int64_t count;
+  bool active(int lane) const { return lane < count && lanes.active(lane); }
+};
+
+// step(rows) for the rows of a tile that lie in [begin, end). In a WholeTile loads have room for all of it.
+template <bool unrolled, class Lanes, class Step, class... Rooms>
+inline ICPU_INLINE void with_tile(
+    int64_t begin, int64_t end, const Lanes&, const Step& step, const Rooms&... rooms) {
+  if (end - begin >= kLanes && (rooms.whole() && ...)) {
     step(WholeTile<unrolled && Lanes::full>{});
   } else {
     step(PartOfTile{end - begin});
@@ -207,6 +221,18 @@ inline ICPU_INLINE void load_tile(const T* p, int64_t stride, const Rows& rows, 
         std::memcpy(tile + (part * half + i) * kLanes + first, &r[part][i], sizeof(r[part][i]));
       }
     }
+  }
+}
+
+// The same of a masked load.
+template <class T, class Rows, class Lanes>
+inline ICPU_INLINE void load_tile(
+    const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, const Room& room, tile_t<T>* tile) {
+  if constexpr (std::is_same_v<Rows, PartOfTile>) {
+    const PartOfTile read{std::min(rows.count, room.rows)};
+    load_tile(p, stride, read, LanesWithRoom<Lanes>{lanes, room.rows > 0 ? room.lanes : 0}, tile);
+  } else {
+    load_tile(p, stride, rows, lanes, tile);
   }
 }
 

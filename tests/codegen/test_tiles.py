@@ -139,3 +139,58 @@ def heavy(isa: str) -> Kernel:
     build = Build()
     build.store("Y", of(i) * SHORT + of(j), build.op("exp", build.load("X", of(j) * LONG + of(i), F32, "strided")))
     return build.kernel(isa, (i, j), vector=j, parallel=1, work=100)
+
+
+PADDED = (48, 24)  # of rows and columns, in which a smaller matrix lies
+
+
+def padded(isa: str, dtype: torch.dtype, parallel: int = 0, fill: float = 0, before: str | None = None) -> Kernel:
+    """Y[i, j] = X[j, i] where i < n and j < m, else `fill`, Y of fixed sizes. before: tests the other way round."""
+    i, j = (loop_var(name, size) for name, size in zip("ij", PADDED, strict=True))
+    b = Build()
+    inside = b.op("logical_and", *(b.op("lt", b.index(of(p)), b.index(of(n))) for p, n in ((i, N), (j, M))))
+    if before is not None:
+        inside = b.op("logical_and", inside, b.op(before, b.index(of(i)), b.const(0, I64)))
+    x = b.load("X", of(j) * of(N) + of(i), dtype, "strided", mask=inside, fill=fill)
+    b.store("Y", of(i) * PADDED[1] + of(j), x)
+    return b.kernel(isa, (i, j), vector=j, parallel=parallel, work=100, sizes=(N, M))
+
+
+@pytest.fixture(scope="module")
+def padding(isa: str) -> Library:
+    shared = [padded(isa, F32, parallel) for parallel in (1, 2)]
+    return Library(isa, [*shared, *(padded(isa, dtype) for dtype in DTYPES)])
+
+
+@pytest.mark.parametrize(("dtype", "parallel"), [*((d, 0) for d in DTYPES), (F32, 1), (F32, 2)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 1), (5, 24), (8, 8), (16, 16), (17, 9), (47, 23), (48, 24), (33, 17)], ids=str)
+def test_a_matrix_with_zeros_behind_it_is_turned_over(
+    padding: Library, isa: str, dtype: torch.dtype, parallel: int, sizes: tuple[int, int]
+) -> None:
+    """Nothing behind the matrix is read: what is stored there would show."""
+    n, m = sizes
+    memory = torch.ones(n * m + 200).to(dtype)
+    memory[: n * m] = torch.randint(0, 2 if dtype == torch.bool else 100, (n * m,)).to(dtype)
+    y = torch.ones(PADDED).to(dtype)
+    padding.run(padded(isa, dtype, parallel), memory, y, sizes=sizes)
+    want = torch.zeros(PADDED).to(dtype)
+    want[:n, :m] = memory[: n * m].view(m, n).t()
+    assert torch.equal(y.float(), want.float())
+
+
+def test_loads_are_turned_over_whose_masks_end_loops_and_that_give_zeros(isa: str) -> None:
+    assert Facts(padded(isa, F32)).tile is not None
+    assert Facts(padded(isa, F32, fill=1)).tile is None
+    assert Facts(padded(isa, F32, fill=-0.0)).tile is None
+    assert Facts(padded(isa, F32, before="ge")).tile is None
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_batch_with_zeros_behind_it_is_turned_over(dynamic: bool) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(x, (0, 3, 0, 2, 0, 2)).transpose(1, 2).contiguous()
+
+    compiled = torch.compile(function, backend="icpu", dynamic=dynamic)
+    for sizes in ((5, 20, 19), (2, 37, 40)):
+        x = torch.randn(sizes)
+        assert torch.equal(compiled(x), function(x))

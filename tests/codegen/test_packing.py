@@ -1,0 +1,66 @@
+"""Operands of products that are packed at each call: bit for bit, and by tiles where they lie transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from inductor_cpu.codegen.kernel import generate
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
+from inductor_cpu.ir.operators import PACKED_OPERAND
+from tests.lower.harness import lower
+from tests.schedule.harness import kernels, schedule_of
+
+from .harness import VECTORS, target
+
+#: (columns, depth): whole panels and steps, and remainders of columns, of the depth, and of both.
+SIZES = [(96, 64), (100, 64), (96, 71), (7, 5), (101, 77)]
+
+FLOATS = [
+    name for name, row in MICRO_KERNELS.items() if row.isa == VECTORS[-1] and row.dtype == row.weight and row.pair == 1
+]
+"""The rows of floats for the widest vectors of this machine."""
+
+
+def by_operators(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda weight: pack(MICRO_KERNELS[name], weight)
+
+
+def by_operator(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda weight: PACKED_OPERAND(weight, name)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_transposed_operand_is_packed_bit_for_bit(name: str, dynamic: bool) -> None:
+    row = MICRO_KERNELS[name]
+    compiled = torch.compile((by_operator if dynamic else by_operators)(name), backend="icpu", dynamic=dynamic)
+    for size in SIZES:
+        weight = torch.randn(size).to(row.weight)
+        assert torch.equal(compiled(weight), pack(row, weight))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_each_of_a_batch_is_packed_bit_for_bit(name: str) -> None:
+    row = MICRO_KERNELS[name]
+    compiled = torch.compile(by_operator(name), backend="icpu", dynamic=False)
+    for size in SIZES[:3]:
+        weights = torch.randn(3, *size).to(row.weight)
+        assert torch.equal(compiled(weights), torch.stack([pack(row, weight) for weight in weights]))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_packing_a_transposed_operand_takes_no_gathers(name: str, size: tuple[int, int], dynamic: bool) -> None:
+    row = MICRO_KERNELS[name]
+    function = (by_operator if dynamic else by_operators)(name)
+    program = lower(function, torch.randn(size).to(row.weight), dynamic=dynamic)
+    lanes = target(row.isa).isa.bits // 32
+    texts = [generate(kernel, target(row.isa)).code for kernel in kernels(schedule_of(program, lanes))]
+    assert len(texts) == 1
+    assert "load_tile" in texts[0]
+    assert "gather" not in texts[0]
+    assert "scatter" not in texts[0]
