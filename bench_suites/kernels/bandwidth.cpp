@@ -3,27 +3,35 @@
 
 #include <cstdint>
 
-typedef int64_t Line __attribute__((vector_size(64)));
+// A vector: a line of 64 bytes or, without AVX-512, half of one.
+#ifdef __AVX512F__
+static const int64_t kParts = 1;
+#else
+static const int64_t kParts = 2;
+#endif
+typedef int64_t Part __attribute__((vector_size(64 / kParts)));
 
 enum Kind : int64_t { kRead, kUpdate, kWrite };
 
 // `lines` lines of 64 bytes from an address that is a multiple of 64.
 struct Stream {
-  Line* first;
+  Part* first;
   int64_t lines;
   int64_t kind;
 };
 
 static const int64_t kAhead = 32;  // lines: 2 KB
 
-static void put(Line* to, Line value, bool around_cache) {
+static void put(Part* to, Part value, bool around_cache) {
 #ifdef __AVX512F__
   if (around_cache) return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), reinterpret_cast<__m512i>(value));
+#else
+  if (around_cache) return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(value));
 #endif
   *to = value;
 }
 
-static void ask(const Line* line, bool to_write) {
+static void ask(const Part* line, bool to_write) {
   if (to_write) {
     asm volatile("prefetchw %0" : : "m"(*reinterpret_cast<const char*>(line)));
   } else {
@@ -33,27 +41,31 @@ static void ask(const Line* line, bool to_write) {
 
 // Lines [begin, end) of one stream. An update writes what it has read.
 template <bool around_cache>
-static void move(const Stream& stream, int64_t begin, int64_t end, Line (&sums)[4]) {
-  Line* const at = stream.first;
+static void move(const Stream& stream, int64_t begin, int64_t end, Part (&sums)[4]) {
+  Part* const at = stream.first;
+  const int64_t ahead = kAhead * kParts;
+  begin *= kParts, end *= kParts;
   if (stream.kind == kRead) {
     int64_t i = begin;
     for (; i + 4 <= end; i += 4) {
-      for (int k = 0; k < 4; ++k) ask(at + i + k + kAhead, false);
+      for (int k = 0; k < 4; k += kParts) ask(at + i + k + ahead, false);
       for (int k = 0; k < 4; ++k) sums[k] += at[i + k];
     }
     for (; i < end; ++i) sums[0] += at[i];
   } else if (stream.kind == kUpdate) {
-    const Line zero = sums[0] ^ sums[0];
-    for (int64_t i = begin; i < end; ++i) {
-      ask(at + i + kAhead, true);
-      Line value = at[i] | zero;
-      asm volatile("" : "+v"(value));  // else the store of what was there already goes away
-      at[i] = value;
+    const Part zero = sums[0] ^ sums[0];
+    for (int64_t i = begin; i < end; i += kParts) {
+      ask(at + i + ahead, true);
+      for (int k = 0; k < kParts; ++k) {
+        Part value = at[i + k] | zero;
+        asm volatile("" : "+v"(value));  // else the store of what was there already goes away
+        at[i + k] = value;
+      }
     }
   } else {
-    for (int64_t i = begin; i < end; ++i) {
-      if (!around_cache) ask(at + i + kAhead, true);
-      put(at + i, sums[0], around_cache);
+    for (int64_t i = begin; i < end; i += kParts) {
+      if (!around_cache) ask(at + i + ahead, true);
+      for (int k = 0; k < kParts; ++k) put(at + i + k, sums[0], around_cache);
     }
   }
 }
@@ -64,7 +76,7 @@ static int64_t move_all(const Stream* streams, int64_t count) {
   int64_t longest = 1;
   for (int64_t s = 0; s < count; ++s) longest = streams[s].lines > longest ? streams[s].lines : longest;
   const int64_t pieces = (longest + 31) / 32;
-  Line sums[4] = {};
+  Part sums[4] = {};
   for (int64_t piece = 0; piece < pieces; ++piece) {
     for (int64_t s = 0; s < count; ++s) {
       const int64_t lines = streams[s].lines;
@@ -72,7 +84,7 @@ static int64_t move_all(const Stream* streams, int64_t count) {
     }
   }
   _mm_sfence();
-  const Line all = sums[0] + sums[1] + sums[2] + sums[3];
+  const Part all = sums[0] + sums[1] + sums[2] + sums[3];
   return all[0];
 }
 

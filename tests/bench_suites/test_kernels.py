@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from bench_suites.kernels.bandwidth import Traffic, probe, seconds
 from bench_suites.kernels.check import difference, exact, outcome
 from bench_suites.kernels.report import load, page
 from bench_suites.kernels.row import Size, size_of
 from bench_suites.kernels.table import FAMILIES, Variant, variants
 from bench_suites.suites.case import tensors
+from inductor_cpu.targets.cpu import detect
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +84,15 @@ def test_a_wrong_number_is_a_difference() -> None:
     assert difference([right + 1e-3], [right], [right.double()]) is not None
     assert difference([torch.tensor([1])], [torch.tensor([2])], [torch.tensor([2])]) is not None
     assert difference([torch.tensor([1.0, float("nan")])], [right], [right.double()]) is not None
+
+
+@pytest.mark.skipif("avx2" not in detect().features, reason="the loop has vectors of AVX2 or AVX-512")
+def test_the_bare_loop_reads_updates_and_writes_and_leaves_numbers_as_they_were() -> None:
+    read, updated = torch.arange(1 << 16), torch.arange(1 << 16)
+    move = probe(Traffic((read,), (updated,), gathered=4096, written=1 << 19))
+    assert min(seconds(move) for _ in range(5)) > 1e-6
+    assert torch.equal(updated, torch.arange(1 << 16))
+    assert torch.equal(read, torch.arange(1 << 16))
 
 
 def test_the_page_names_what_is_slow_and_what_leaves_bandwidth_unused(tmp_path: Path) -> None:
