@@ -55,10 +55,30 @@ inline __m128i high_half(Reg<int32_t> a) { return _mm256_extracti128_si256((__m2
 inline Reg<float> join(__m128 lo, __m128 hi) { return _mm256_set_m128(hi, lo); }
 inline Reg<int32_t> join(__m128i lo, __m128i hi) { return (Reg<int32_t>)_mm256_set_m128i(hi, lo); }
 
-// AVX2 has no conversion between 64-bit integers and floats: these go through scalar instructions.
+// AVX2 has no conversion between 64-bit integers and floats. Where 32 bits hold all lanes, as they do positions, it is one of
+// 32 bits; else these go through scalar instructions.
 template <class To, class From>
 inline void each_lane(const From* from, To* to, int n) {
   for (int i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
+}
+
+// Whether a conversion to 32 bits has met no number that they do not hold.
+inline bool all_fit(Reg<int32_t> converted) {
+  const __m256i none = _mm256_set1_epi32(std::numeric_limits<int32_t>::min());
+  return _mm256_testz_si256(_mm256_cmpeq_epi32((__m256i)converted, none), _mm256_set1_epi32(-1));
+}
+inline bool all_fit(__m128i converted) {
+  return _mm_testz_si128(_mm_cmpeq_epi32(converted, _mm_set1_epi32(std::numeric_limits<int32_t>::min())), _mm_set1_epi32(-1));
+}
+
+// The lower halves of four integers, and whether these are the integers.
+inline __m128i low_words(Reg<int64_t> a) {
+  const __m256i even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
+  return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32((__m256i)a, even));
+}
+inline bool are_all_of(__m128i words, Reg<int64_t> a) {
+  const __m256i differ = _mm256_xor_si256(_mm256_cvtepi32_epi64(words), (__m256i)a);
+  return _mm256_testz_si256(differ, differ);
 }
 
 inline void widen(Reg<float> a, Reg<double>* r) {
@@ -66,6 +86,12 @@ inline void widen(Reg<float> a, Reg<double>* r) {
   r[1] = _mm256_cvtps_pd(high_half(a));
 }
 inline void widen(Reg<float> a, Reg<int64_t>* r) {
+  const auto words = (Reg<int32_t>)_mm256_cvttps_epi32(a);
+  if (all_fit(words)) {
+    r[0] = (Reg<int64_t>)_mm256_cvtepi32_epi64(low_half(words));
+    r[1] = (Reg<int64_t>)_mm256_cvtepi32_epi64(high_half(words));
+    return;
+  }
   float from[8];
   int64_t to[8];
   std::memcpy(from, &a, sizeof(from));
@@ -85,6 +111,11 @@ inline void narrow(const Reg<double>* a, Reg<int32_t>& r) {
   r = join(_mm256_cvttpd_epi32(a[0]), _mm256_cvttpd_epi32(a[1]));
 }
 inline void narrow(const Reg<int64_t>* a, Reg<float>& r) {
+  const __m128i low = low_words(a[0]), high = low_words(a[1]);
+  if (are_all_of(low, a[0]) && are_all_of(high, a[1])) {
+    r = _mm256_cvtepi32_ps(_mm256_set_m128i(high, low));
+    return;
+  }
   int64_t from[8];
   float to[8];
   std::memcpy(from, a, sizeof(from));
@@ -92,10 +123,7 @@ inline void narrow(const Reg<int64_t>* a, Reg<float>& r) {
   std::memcpy(&r, to, sizeof(to));
 }
 inline void narrow(const Reg<int64_t>* a, Reg<int32_t>& r) {
-  const __m256i even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
-  r = join(
-      _mm256_castsi256_si128(_mm256_permutevar8x32_epi32((__m256i)a[0], even)),
-      _mm256_castsi256_si128(_mm256_permutevar8x32_epi32((__m256i)a[1], even)));
+  r = join(low_words(a[0]), low_words(a[1]));
 }
 template <class From, class To>
 inline Reg<To> by_lane(Reg<From> a) {
@@ -107,8 +135,14 @@ inline Reg<To> by_lane(Reg<From> a) {
   std::memcpy(&r, to, sizeof(to));
   return r;
 }
-inline Reg<double> same_width(Reg<int64_t> a, double) { return by_lane<int64_t, double>(a); }
-inline Reg<int64_t> same_width(Reg<double> a, int64_t) { return by_lane<double, int64_t>(a); }
+inline Reg<double> same_width(Reg<int64_t> a, double) {
+  const __m128i words = low_words(a);
+  return are_all_of(words, a) ? _mm256_cvtepi32_pd(words) : by_lane<int64_t, double>(a);
+}
+inline Reg<int64_t> same_width(Reg<double> a, int64_t) {
+  const __m128i words = _mm256_cvttpd_epi32(a);
+  return all_fit(words) ? (Reg<int64_t>)_mm256_cvtepi32_epi64(words) : by_lane<double, int64_t>(a);
+}
 inline Reg<float> same_width(Reg<int32_t> a, float) { return _mm256_cvtepi32_ps((__m256i)a); }
 inline Reg<int32_t> same_width(Reg<float> a, int32_t) { return (Reg<int32_t>)_mm256_cvttps_epi32(a); }
 #endif

@@ -294,6 +294,21 @@ def test_cast_is_that_of_eager(library: Library, isa: str, dtype: torch.dtype) -
         torch.testing.assert_close(y, x.to(to), rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [F32, F64, I64], ids=str)
+@pytest.mark.parametrize("large", [2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**33 + 1, -(2**40), 2**53 + 1], ids=str)
+def test_a_lane_beyond_32_bits_and_its_neighbours_convert_as_in_eager_mode(
+    library: Library, isa: str, dtype: torch.dtype, large: int
+) -> None:
+    x = values(dtype, 16 * 17).view(16, 17) - 20
+    for lane in range(16):
+        x[lane, lane] = large  # in each lane once; vectors begin at the first element of a row
+    for y in (row.clone() for row in x):
+        results = {to: torch.empty(len(y), dtype=to) for to in DTYPES}
+        run(library, isa, name("cast", dtype), y, *results.values(), n=len(y))
+        for to in (F32, F64, I64):
+            torch.testing.assert_close(results[to], y.to(to), rtol=0, atol=0)
+
+
 def expect_by_dtype(
     kind: str, x: torch.Tensor, k: torch.Tensor, m: torch.Tensor, n: int
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
