@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from inductor_cpu.ir.index import Atom, Expr, Func, Sym, is_nonnegative, is_positive
+from inductor_cpu.ir.index import Atom, Expr, Func, Sym, is_nonnegative, is_positive, within
 
 Name = Callable[[Sym], str]
+
+_INT32 = (-(2**31), 2**31 - 1)
 
 
 def scalar_text(expr: Expr, name: Name) -> str:
@@ -113,6 +115,15 @@ class VectorIndex:
         if stride is not None and self.vector_loop not in stride.symbols:
             return self._iota(scalar_text(expr, self.name), scalar_text(stride, self.name))
         return self._polynomial(expr)
+
+    def text_by_32_bits(self, expr: Expr) -> str | None:
+        """The same, computed in int32_t where that holds all parts of an expression that is more than a stride; else
+        None."""
+        data = any(symbol.kind == "value" for symbol in expr.symbols)
+        if data or not self.varies(expr) or self.by_lane(expr) or not any(map(self._atom_varies, expr.functions)):
+            return None
+        narrow = replace(self, kind="int32_t").text(expr) if within(expr, *_INT32) else None
+        return None if narrow is None else f"icpu::convert<int64_t>({narrow})"
 
     def _lane_symbol(self, symbol: Sym) -> str:
         if symbol == self.vector_loop:

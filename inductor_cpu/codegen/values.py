@@ -141,8 +141,9 @@ class Values:
         return narrow.text(index.expr) if vector else f"{SCALAR[index.dtype]}({self.expr(index.expr)})"
 
     def lanes_index(self, expr: Expr) -> str:
-        """An index expression as a vector of int64_t."""
-        return self._vector_index.text(expr)
+        """An index expression as a vector of int64_t. AVX2, with 8 lanes, has no product of 64 bits."""
+        short = self._vector_index.text_by_32_bits(expr) if self.kernel.vector.lanes == 8 else None
+        return short or self._vector_index.text(expr)
 
     def offsets(self, expr: Expr) -> tuple[str, str]:
         """(offset of lane 0 or "0", offsets of the lanes relative to it) of an address that differs between lanes."""
