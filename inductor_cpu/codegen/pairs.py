@@ -1,7 +1,8 @@
 """Copies that move pairs of neighbours: both at once, as one integer of twice the size.
 
 Space to depth, patches of an image and complex numbers seen as real ones end in a loop over two neighbours. Element by
-element every other vector of such a copy is a gather or a scatter.
+element every other vector of such a copy is a gather or a scatter. A pair starts where an element may start: vectors,
+gathers and scatters need no alignment.
 """
 
 from __future__ import annotations
@@ -16,9 +17,6 @@ from inductor_cpu.ir.loop_nest import Instr, Load, Store
 
 #: The integer that holds two elements of so many bytes.
 PAIR: dict[int, torch.dtype] = {1: torch.int16, 2: torch.int32, 4: torch.int64}
-
-#: Of AVX-512: its vectors, gathers and scatters need no alignment, and a pair starts where an element may start.
-_LANES = 16
 
 
 def as_pairs(kernel: Kernel) -> Kernel:
@@ -44,7 +42,7 @@ def as_pairs(kernel: Kernel) -> Kernel:
 
 def _copied(kernel: Kernel) -> list[Load | Store]:
     """The accesses of a kernel that only copies, each of whose lanes have places of their own; empty for others."""
-    simple = not kernel.inner and kernel.product is None and kernel.vector.lanes == _LANES
+    simple = not kernel.inner and kernel.product is None and kernel.vector.vectorized
     size = kernel.args[0].dtype.itemsize
     if not simple or size not in PAIR or any(arg.dtype.itemsize != size for arg in kernel.args):
         return []
