@@ -174,7 +174,7 @@ inline void load_unit(const T* p, MaskReg m, value_t<T>& v) {
     std::memset(static_cast<void*>(lane), 0, sizeof(lane));
     for (uint32_t bits = bits_of_mask(m); bits; bits &= bits - 1) {
       const int i = __builtin_ctz(bits);
-      lane[i] = p[i];
+      std::memcpy(static_cast<void*>(lane + i), p + i, sizeof(T));  // pairs need no alignment
     }
     load_unit(lane, v);
   }
@@ -192,7 +192,7 @@ inline void store_unit(T* p, MaskReg m, const value_t<T>& v) {
     store_unit(lane, v);
     for (uint32_t bits = bits_of_mask(m); bits; bits &= bits - 1) {
       const int i = __builtin_ctz(bits);
-      p[i] = lane[i];
+      std::memcpy(static_cast<void*>(p + i), lane + i, sizeof(T));
     }
   }
 }
