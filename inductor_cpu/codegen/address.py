@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from inductor_cpu.ir.index import Atom, Expr, Func, Sym, is_nonnegative, is_positive, within
+from inductor_cpu.ir.index import INT32, Atom, Expr, Func, Sym, is_nonnegative, is_positive, within
 
 Name = Callable[[Sym], str]
-
-_INT32 = (-(2**31), 2**31 - 1)
 
 
 def scalar_text(expr: Expr, name: Name) -> str:
@@ -122,7 +120,7 @@ class VectorIndex:
         data = any(symbol.kind == "value" for symbol in expr.symbols)
         if data or not self.varies(expr) or self.by_lane(expr) or not any(map(self._atom_varies, expr.functions)):
             return None
-        narrow = replace(self, kind="int32_t").text(expr) if within(expr, *_INT32) else None
+        narrow = replace(self, kind="int32_t").text(expr) if within(expr, *INT32) else None
         return None if narrow is None else f"icpu::convert<int64_t>({narrow})"
 
     def _lane_symbol(self, symbol: Sym) -> str:

@@ -11,14 +11,12 @@ from typing import Union
 
 import torch
 
-from inductor_cpu.ir.index import lower_bound, upper_bound, within
+from inductor_cpu.ir.index import INT32, lower_bound, upper_bound, within
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Scalar
 
 #: The least and the largest number that a value can be.
 Range = tuple[int, int]
 MaybeRange = Union[Range, None]
-
-INT32: Range = (torch.iinfo(torch.int32).min, torch.iinfo(torch.int32).max)
 
 
 def small_ranges(body: Sequence[Instr]) -> tuple[MaybeRange, ...]:

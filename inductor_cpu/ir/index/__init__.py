@@ -28,13 +28,14 @@ from inductor_cpu.ir.index.expr import (
     size_symbol,
     value_symbol,
 )
-from inductor_cpu.ir.index.ranges import is_nonnegative, is_positive, lower_bound, upper_bound, within
+from inductor_cpu.ir.index.ranges import INT32, is_nonnegative, is_positive, lower_bound, upper_bound, within
 from inductor_cpu.ir.index.render import render
 
 __all__ = [
     "Atom",
     "Expr",
     "Func",
+    "INT32",
     "INT_FUNCTIONS",
     "IntoExpr",
     "Monomial",

@@ -85,6 +85,10 @@ def upper_bound(expr: Expr) -> int | None:
     return None if lower is None else -lower
 
 
+#: The least and the largest number that 32 bits hold.
+INT32 = (-(2**31), 2**31 - 1)
+
+
 def within(expr: Expr, least: int, most: int) -> bool:
     """True only if least <= v <= most for all values v in range of the expression and of those inside its functions."""
     low, high = lower_bound(expr), upper_bound(expr)
