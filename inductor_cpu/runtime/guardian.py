@@ -20,7 +20,10 @@ from inductor_cpu.runtime.spawn import spawn
 
 log = logging.getLogger("inductor_cpu.runtime")
 
-Kind = Literal["group", "folder"]
+Kind = Literal["mark", "folder"]
+MARK = "ICPU_COMMAND"
+"""A variable that the environment of a watched process has. Its value is named to the janitor before that process
+starts, so that no moment is left in which the process runs and nobody would end it."""
 _JANITOR = Path(__file__).with_name("janitor.py")
 
 
@@ -33,15 +36,15 @@ class Guardian:
         self._janitor: subprocess.Popen[bytes] | None = None
 
     @contextlib.contextmanager
-    def watch(self, kind: Kind, name: int | Path) -> Iterator[None]:
-        """Watch a process group (its number) or a folder during the block."""
+    def watch(self, kind: Kind, name: str | Path) -> Iterator[None]:
+        """Watch a folder, or process groups whose leader has the value `name` of MARK, during the block."""
         self.add(kind, name)
         try:
             yield
         finally:
             self.remove(kind, name)
 
-    def add(self, kind: Kind, name: int | Path) -> None:
+    def add(self, kind: Kind, name: str | Path) -> None:
         """Kill or delete this if the process dies."""
         entry = _entry(kind, name)
         with self._lock:
@@ -50,7 +53,7 @@ class Guardian:
                 self._janitor = _start()
             self._tell(b"+" + entry)
 
-    def remove(self, kind: Kind, name: int | Path) -> None:
+    def remove(self, kind: Kind, name: str | Path) -> None:
         """It is gone, or has to stay."""
         entry = _entry(kind, name)
         with self._lock:
@@ -84,7 +87,7 @@ class Guardian:
             self._janitor = None
 
 
-def _entry(kind: Kind, name: int | Path) -> bytes:
+def _entry(kind: Kind, name: str | Path) -> bytes:
     return f"{kind} ".encode() + os.fsencode(str(name)).hex().encode()
 
 

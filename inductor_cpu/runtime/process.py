@@ -9,12 +9,13 @@ import signal
 import subprocess
 import tempfile
 import threading
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from inductor_cpu.runtime.guardian import GUARDIAN
+from inductor_cpu.runtime.guardian import GUARDIAN, MARK
 from inductor_cpu.runtime.spawn import spawn
 
 _MOST_OUTPUT = 1 << 20
@@ -51,7 +52,8 @@ class ProcessGroup:
         Raises OSError if it cannot start, Cancelled after `cancel`."""
         # Files, not pipes: a pipe ends only when every process that inherited it has closed it, and some compiler
         # caches leave a server behind.
-        with _unnamed_file() as out, _unnamed_file() as err:
+        mark = uuid.uuid4().hex
+        with _unnamed_file() as out, _unnamed_file() as err, GUARDIAN.watch("mark", mark):
             with self._lock:
                 self.check()
                 # A session of its own, so that the compiler's children (cc1plus, ld) die with it.
@@ -61,15 +63,14 @@ class ProcessGroup:
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
-                    env=_environment(scratch),
+                    env=_environment(scratch, mark),
                 )
                 self._running.add(process)
             try:
-                with GUARDIAN.watch("group", process.pid):
-                    _lower_priority(process, nice)
-                    timed_out = not _ended(process, timeout)
-                    if timed_out:
-                        _kill(process)
+                _lower_priority(process, nice)
+                timed_out = not _ended(process, timeout)
+                if timed_out:
+                    _kill(process)
                 process.wait()
             except BaseException:
                 _kill(process)
@@ -94,9 +95,10 @@ class ProcessGroup:
                 _kill(process)
 
 
-def _environment(scratch: Path | None) -> dict[str, str]:
-    changes = {"LC_ALL": "C"} if scratch is None else {"LC_ALL": "C", "TMPDIR": str(scratch)}
-    environment = {**os.environ, **changes}
+def _environment(scratch: Path | None, mark: str) -> dict[str, str]:
+    environment = {**os.environ, "LC_ALL": "C", MARK: mark}
+    if scratch is not None:
+        environment["TMPDIR"] = str(scratch)
     # A sanitizer is meant for the kernels, and would judge the compiler.
     if "libasan" in environment.get("LD_PRELOAD", ""):
         del environment["LD_PRELOAD"]

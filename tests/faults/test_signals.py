@@ -48,6 +48,22 @@ def test_compilers_and_their_files_go_with_the_program(
     assert libraries(cache) == []
 
 
+def test_a_compiler_goes_with_a_program_that_dies_while_it_starts_it() -> None:
+    program = (
+        "import os, signal\n"
+        "from inductor_cpu.runtime import process\n"
+        "start = process.spawn\n"
+        "def last(*args, **options):\n"
+        "    print(start(*args, **options).pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "process.spawn = last\n"
+        "process.ProcessGroup().run(['sleep', '600'], 600)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), stdout=subprocess.PIPE, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert until(lambda: not alive(int(done.stdout)), 10)
+
+
 def test_a_private_cache_goes_with_a_killed_program(tmp_path: Path) -> None:
     program = (
         "import os, signal\n"
