@@ -16,8 +16,8 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 
 from inductor_cpu.runtime.cache import KernelCache, log
-from inductor_cpu.runtime.compile import Builder, precompile
 from inductor_cpu.runtime.executor import build_executor
+from inductor_cpu.runtime.prebuilt import Builder, prebuild
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
@@ -114,7 +114,7 @@ def start_header_build(target: Target, prelude: Path, cache: KernelCache, toolch
     """Start precompiling the prelude if the cache lacks that; returns at once."""
     builder = Builder(target, prelude, cache, toolchain)
     name = (str(cache.root), "header", builder.key)
-    _BUILDS.start(name, "the precompiled header", lambda ps: precompile(builder, ps), _HEADER_DELAY)
+    _BUILDS.start(name, "the precompiled header", lambda ps: prebuild(builder, ps), _HEADER_DELAY)
 
 
 def wait_for_background_builds() -> None:

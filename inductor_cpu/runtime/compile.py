@@ -9,14 +9,13 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
-from inductor_cpu import paths
 from inductor_cpu.errors import IcpuError, UserError
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
 from inductor_cpu.runtime.diagnosis import TimeLimitError, run_compiler
+from inductor_cpu.runtime.prebuilt import Builder, Prebuilt, discard_prebuilt, usable_prebuilt
 from inductor_cpu.runtime.process import Cancelled, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
@@ -24,28 +23,6 @@ from inductor_cpu.targets.cpu import Target
 MAX_KERNELS_PER_UNIT = 25
 _ATTEMPTS = 3
 """How often kernels are built that cannot be loaded then: another process may have deleted a damaged entry."""
-
-
-@dataclass(frozen=True)
-class Builder:
-    """What every kernel of one compile is built with. `prelude` is the header that comes before each kernel."""
-
-    target: Target
-    prelude: Path
-    cache: KernelCache
-    toolchain: Toolchain
-
-    @property
-    def key(self) -> str:
-        """Everything that decides the bytes of a kernel's library, except its source."""
-        flags = " ".join(self.toolchain.kernel_flags(self.target))
-        return content_key(
-            self.toolchain.identity,
-            flags,
-            self.target.isa.name,
-            _folder_hash(self.prelude.parent),
-            _folder_hash(paths.templates()),
-        )
 
 
 def load_kernels(
@@ -110,11 +87,10 @@ def split_units(sources: dict[str, KernelSource], jobs: int) -> list[dict[str, K
 
 @dataclass
 class _Loaded:
-    """What this process has loaded (libraries are never closed) and which precompiled headers it checked."""
+    """What this process has loaded. Libraries are never closed."""
 
     addresses: dict[str, int] = field(default_factory=dict)
     libraries: dict[Path, ctypes.CDLL] = field(default_factory=dict)
-    headers: set[Path] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -160,11 +136,11 @@ def _open_library(cache: KernelCache, path: Path, refusals: list[str]) -> ctypes
 def _build(builder: Builder, base: str, missing: dict[str, KernelSource], jobs: int) -> None:
     """Compile `missing` into the cache, one translation unit per worker. Kills all compilers if one fails."""
     units = split_units(missing, jobs)
-    header = usable_header(builder)
+    prebuilt = usable_prebuilt(builder)
     processes = ProcessGroup()
     with ThreadPoolExecutor(max_workers=min(jobs, len(units)), thread_name_prefix="icpu-cxx") as pool:
         try:
-            futures = [pool.submit(_build_unit, builder, base, unit, processes, header) for unit in units]
+            futures = [pool.submit(_build_unit, builder, base, unit, processes, prebuilt) for unit in units]
             wait(futures, return_when=FIRST_EXCEPTION)
             _raise_first(futures)
         except BaseException:
@@ -181,7 +157,7 @@ def _raise_first(futures: Sequence[Future[None]]) -> None:
 
 
 def _build_unit(
-    builder: Builder, base: str, unit: dict[str, KernelSource], processes: ProcessGroup, header: Path
+    builder: Builder, base: str, unit: dict[str, KernelSource], processes: ProcessGroup, prebuilt: Prebuilt
 ) -> None:
     cache, library = builder.cache, builder.cache.library(content_key(base, *sorted(unit)))
     with cache.lock(library.name, processes.check), cache.scratch() as scratch:
@@ -190,77 +166,27 @@ def _build_unit(
         source, output = scratch / f"{library.stem}.cpp", scratch / library.name
         cache.write_text(source, "\n".join(f"// {_comment(s.label)}\n{s.code}" for s in unit.values()))
         try:
-            _compile_unit(builder, header, source, output, processes)
+            _compile_unit(builder, prebuilt, source, output, processes)
         except IcpuError as error:
-            # A precompiled header that went bad, or that another process deleted, is no reason to fail.
-            if header == builder.prelude or isinstance(error, TimeLimitError):
+            # A prebuilt file that went bad, or that another process deleted, is no reason to fail.
+            if prebuilt == Prebuilt(builder.prelude) or isinstance(error, TimeLimitError):
                 raise
-            _compile_unit(builder, builder.prelude, source, output, processes)
-            log.warning("a compile works only without the precompiled header %s; it is made again", header)
-            _LOADED.headers.discard(builder.toolchain.precompiled(header))
-            cache.discard(builder.toolchain.precompiled(header))
+            _compile_unit(builder, Prebuilt(builder.prelude), source, output, processes)
+            log.warning("a compile works only without the precompiled header %s; it is made again", prebuilt.header)
+            discard_prebuilt(builder)
         cache.store(output, library)
         cache.record_kernels(list(unit), library)
 
 
-def _compile_unit(builder: Builder, header: Path, source: Path, output: Path, processes: ProcessGroup) -> None:
-    tools = builder.toolchain
-    command = tools.kernel_command(builder.target, header, builder.prelude.parent, source, output)
+def _compile_unit(builder: Builder, prebuilt: Prebuilt, source: Path, output: Path, processes: ProcessGroup) -> None:
+    tools, include = builder.toolchain, builder.prelude.parent
+    command = tools.kernel_command(builder.target, prebuilt.header, include, source, output, prebuilt.torch)
     run_compiler(command, processes, builder.cache, source, output, tools.time_limit)
 
 
 def _comment(label: str) -> str:
     """A label in a safe alphabet: it comes from the model, and a newline or a backslash would end the comment."""
     return re.sub(r"[^\w .,:()<>=+-]", "_", label, flags=re.ASCII)
-
-
-def usable_header(builder: Builder) -> Path:
-    """The header that kernels include first: the one with a sound precompiled form beside it, else the prelude."""
-    return prelude_header(builder) if check_header(builder) else builder.prelude
-
-
-def prelude_header(builder: Builder) -> Path:
-    """The header that is precompiled: it has its precompiled form beside it once that is built."""
-    header, text = builder.cache.header_folder(builder.key) / "prelude.h", f"#include <{builder.prelude.name}>\n"
-    try:
-        written = header.read_text()
-    except (OSError, UnicodeDecodeError):
-        written = ""
-    if written != text:
-        builder.cache.write_text(header, text)
-    return header
-
-
-def check_header(builder: Builder) -> bool:
-    """Whether there is a sound precompiled prelude. Its checksum is taken once per process."""
-    made = builder.toolchain.precompiled(prelude_header(builder))
-    if not made.exists() or (made not in _LOADED.headers and not builder.cache.is_sound(made)):
-        return False
-    _LOADED.headers.add(made)
-    return True
-
-
-def precompile(builder: Builder, processes: ProcessGroup) -> None:
-    """Precompile the prelude into the cache, unless a sound one is there. Raises InternalError if it does not build."""
-    header, cache = prelude_header(builder), builder.cache
-    made = builder.toolchain.precompiled(header)
-    with cache.lock(f"header-{builder.key}", processes.check), cache.scratch() as scratch:
-        if check_header(builder):
-            return
-        output = scratch / made.name
-        command = builder.toolchain.header_command(builder.target, header, builder.prelude.parent, output)
-        # It saves a later compile most of a second, and costs several: what is needed now goes first.
-        run_compiler(command, processes, cache, header, output, builder.toolchain.time_limit, nice=10)
-        cache.store(output, made)
-        _LOADED.headers.add(made)
-        cache.prune_headers(keep=builder.key)
-
-
-@lru_cache(maxsize=16)
-def _folder_hash(folder: Path) -> str:
-    """Content of every header in a folder. Read once per process."""
-    files = sorted(folder.rglob("*.h"))
-    return content_key(*(f"{path.relative_to(folder)}:{path.read_text()}" for path in files))
 
 
 def _after_fork() -> None:

@@ -54,6 +54,9 @@ SANITIZER_FLAGS = (
 #: instruction set too. -O3 leaves no such constant.
 GCC_SANITIZER_FLAGS = ("-fno-gnu-unique",)
 
+TORCH_LIBRARY = "libtorch_cpu.so"
+"""The name by which the loader finds the library that kernels call functions of; this process has it loaded."""
+
 TIME_LIMIT = 600
 """Seconds that one compiler may take, unless the setting cpp.compile_timeout says otherwise."""
 
@@ -110,8 +113,11 @@ class Toolchain:
             return ()
         return (*SANITIZER_FLAGS, *(GCC_SANITIZER_FLAGS if self.family == "gcc" else ()))
 
-    def kernel_command(self, target: Target, header: Path, include: Path, source: Path, output: Path) -> list[str]:
-        """Build one library of kernels; `header` is included first, precompiled if that exists beside it."""
+    def kernel_command(
+        self, target: Target, header: Path, include: Path, source: Path, output: Path, torch_stub: Path | None = None
+    ) -> list[str]:
+        """Build one library of kernels; `header` is included first, precompiled if that exists beside it. `torch_stub`:
+        a library to link in the place of torch's, of the same name (`stub_command`)."""
         precompiled = header.with_name(header.name + ".pch")
         use = (
             ["-include-pch", str(precompiled)]
@@ -129,8 +135,13 @@ class Toolchain:
             "-o",
             str(output),
             str(source),
-            *self.link_flags(),
+            *(self.link_flags() if torch_stub is None else (*self._openmp_flags, *_named(torch_stub))),
         ]
+
+    def stub_command(self, source: Path, output: Path) -> list[str]:
+        """Build an empty library with the name of torch's. `source` is empty."""
+        name = f"-Wl,-soname,{TORCH_LIBRARY}"
+        return [*self.command, "-shared", "-nostdlib", name, "-x", "c++", str(source), "-o", str(output)]
 
     def header_command(self, target: Target, header: Path, include: Path, output: Path) -> list[str]:
         """Precompile `header` into `output`."""
@@ -164,9 +175,16 @@ class Toolchain:
         """Libraries by name only: the process has torch's loaded, and the loader takes those.
 
         OpenMP comes from the very file that torch ships, so that there is one runtime and one number of threads."""
-        lib = str(self.torch_root / "lib")
-        openmp = (str(self.openmp),) if self.openmp is not None and self.family == "gcc" else ("-fopenmp",)
-        return (*openmp, f"-L{lib}", "-ltorch_cpu", "-lc10")
+        return (*self._openmp_flags, f"-L{self.torch_root / 'lib'}", "-ltorch_cpu", "-lc10")
+
+    @property
+    def _openmp_flags(self) -> tuple[str, ...]:
+        return (str(self.openmp),) if self.openmp is not None and self.family == "gcc" else ("-fopenmp",)
+
+
+def _named(library: Path) -> tuple[str, ...]:
+    """Flags that name this library in the result, though it defines nothing: some linkers drop it else."""
+    return ("-Wl,--push-state,--no-as-needed", str(library), "-Wl,--pop-state")
 
 
 def find_toolchain(cxx: str | None = None, time_limit: int = TIME_LIMIT, sanitize: bool = False) -> Toolchain:

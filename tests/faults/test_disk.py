@@ -18,10 +18,12 @@ from inductor_cpu.errors import UserError
 from inductor_cpu.runtime import cache as cache_module
 from inductor_cpu.runtime import compile as compile_module
 from inductor_cpu.runtime import executor as executor_module
+from inductor_cpu.runtime import prebuilt as prebuilt_module
 from inductor_cpu.runtime.cache import KernelCache, open_cache, private_cache
-from inductor_cpu.runtime.compile import Builder, load_kernels, precompile, usable_header
+from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.executor import build_executor
 from inductor_cpu.runtime.measurements import Measurements
+from inductor_cpu.runtime.prebuilt import Builder, Prebuilt, prebuild, usable_prebuilt
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import target_for
@@ -218,8 +220,8 @@ def test_a_damaged_precompiled_header_is_not_used(
     cache: KernelCache, prelude: Path, toolchain: Toolchain, damage: str
 ) -> None:
     builder = Builder(target_for(), prelude, cache, toolchain)
-    precompile(builder, ProcessGroup())
-    header = usable_header(builder)
+    prebuild(builder, ProcessGroup())
+    header = usable_prebuilt(builder).header
     made = toolchain.precompiled(header)
     assert made.exists()
     match damage:
@@ -232,12 +234,31 @@ def test_a_damaged_precompiled_header_is_not_used(
         case "text":
             made.unlink()
             header.write_text("#include <nonsense>\n")
-    compile_module._LOADED.headers.clear()
-    assert usable_header(builder) == prelude
+    prebuilt_module._CHECKED.clear()
+    assert usable_prebuilt(builder).header == prelude
     assert load_kernels([SOURCE], target_for(), prelude, cache, toolchain)
-    precompile(builder, ProcessGroup())
-    assert usable_header(builder) == header
+    prebuild(builder, ProcessGroup())
+    assert usable_prebuilt(builder).header == header
     assert header.read_text() == f"#include <{prelude.name}>\n"
+
+
+@pytest.mark.parametrize("damage", ["flip", "missing"])
+def test_a_damaged_stand_in_for_torchs_library_is_not_used(
+    cache: KernelCache, prelude: Path, toolchain: Toolchain, damage: str
+) -> None:
+    builder = Builder(target_for(), prelude, cache, toolchain)
+    prebuild(builder, ProcessGroup())
+    stub = usable_prebuilt(builder).torch
+    assert stub is not None
+    if damage == "flip":
+        flip(stub, 0.5)
+    else:
+        stub.unlink()
+    prebuilt_module._CHECKED.clear()
+    assert usable_prebuilt(builder).torch is None
+    assert load_kernels([SOURCE], target_for(), prelude, cache, toolchain)
+    prebuild(builder, ProcessGroup())
+    assert usable_prebuilt(builder).torch == stub
 
 
 def test_a_precompiled_header_damaged_while_the_program_runs_is_given_up(
@@ -248,10 +269,10 @@ def test_a_precompiled_header_damaged_while_the_program_runs_is_given_up(
     order = 'case "$*" in *prelude.h*-shared*) echo "internal compiler error: crash" >&2; exit 4;; esac'
     tools = toolchain_of(compiler(tmp_path, f'{crash}\n{order}\nexec $REAL "$@"'))
     builder = Builder(target_for(), prelude, cache, tools)
-    precompile(builder, ProcessGroup())
+    prebuild(builder, ProcessGroup())
     assert load_kernels([SOURCE], target_for(), prelude, cache, tools)
     assert "works only without the precompiled header" in caplog.text
-    assert usable_header(builder) == prelude
+    assert usable_prebuilt(builder) == Prebuilt(prelude)
 
 
 @pytest.mark.parametrize("damage", ['{"question": {"a": "x"}}', "{", "[]", "\x00\x00", ""])

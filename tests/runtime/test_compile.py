@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime import background
 from inductor_cpu.runtime import compile as compile_module
 from inductor_cpu.runtime.cache import KernelCache, open_cache
-from inductor_cpu.runtime.compile import Builder, load_kernels, prelude_header, split_units
+from inductor_cpu.runtime.compile import load_kernels, split_units
+from inductor_cpu.runtime.prebuilt import Builder, prebuild, prelude_header, usable_prebuilt
 from inductor_cpu.runtime.process import Cancelled, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import target_for
@@ -241,7 +243,7 @@ def test_failure_of_a_background_build_is_logged_and_costs_nothing_else(
 
 def test_precompiled_header_is_what_the_compiler_uses(cache: KernelCache, prelude: Path, toolchain: Toolchain) -> None:
     builder = Builder(target_for(), prelude, cache, toolchain)
-    compile_module.precompile(builder, ProcessGroup())
+    prebuild(builder, ProcessGroup())
     header = prelude_header(builder)
     source = cache.root / "source.cpp"
     source.write_text("int x = PRELUDE_WAS_HERE;\n")
@@ -249,6 +251,26 @@ def test_precompiled_header_is_what_the_compiler_uses(cache: KernelCache, prelud
     outcome = ProcessGroup().run([*command, "-H"], timeout=60)
     assert outcome.code == 0
     assert f"! {toolchain.precompiled(header)}" in outcome.stderr
+
+
+def test_a_kernel_linked_to_the_stand_in_for_torchs_library_calls_torchs_functions(
+    cache: KernelCache, prelude: Path, toolchain: Toolchain
+) -> None:
+    builder = Builder(target_for(), prelude, cache, toolchain)
+    prebuild(builder, ProcessGroup())
+    stub = usable_prebuilt(builder).torch
+    assert stub is not None
+    assert stub.stat().st_size < 100_000
+    source, output = cache.root / "source.cpp", cache.root / "out.so"
+    source.write_text(
+        '#include <immintrin.h>\nextern "C" __m256d Sleef_sind4_u10(__m256d);\n'
+        'extern "C" double f(double x) { return _mm256_cvtsd_f64(Sleef_sind4_u10(_mm256_set1_pd(x))); }\n'
+    )
+    command = toolchain.kernel_command(target_for(), builder.prelude, prelude.parent, source, output, stub)
+    assert ProcessGroup().run(command, timeout=60).code == 0
+    function = ctypes.CDLL(str(output)).f
+    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
+    assert function(0.5) == pytest.approx(math.sin(0.5), rel=1e-15)
 
 
 def test_scalar_target_compiles_without_vector_flags(cache: KernelCache, prelude: Path, toolchain: Toolchain) -> None:

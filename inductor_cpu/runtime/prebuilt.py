@@ -1,0 +1,126 @@
+"""What is built once and makes every later compile shorter: the precompiled prelude, a stand-in for torch's library.
+
+Kernels call functions of torch's library (SLEEF's), so that their own libraries have to name it. All that the linker
+takes from it is its name, and reading its hundreds of MB takes as long as compiling a small kernel: an empty library
+of that name does as well. Both files lie in one folder of the cache, and a compile does without what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from inductor_cpu import paths
+from inductor_cpu.runtime.cache import KernelCache, content_key
+from inductor_cpu.runtime.diagnosis import run_compiler
+from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.runtime.toolchain import TORCH_LIBRARY, Toolchain
+from inductor_cpu.targets.cpu import Target
+
+
+@dataclass(frozen=True)
+class Builder:
+    """What every kernel of one compile is built with. `prelude` is the header that comes before each kernel."""
+
+    target: Target
+    prelude: Path
+    cache: KernelCache
+    toolchain: Toolchain
+
+    @property
+    def key(self) -> str:
+        """Everything that decides the bytes of a kernel's library, except its source."""
+        flags = " ".join(self.toolchain.kernel_flags(self.target))
+        return content_key(
+            self.toolchain.identity,
+            flags,
+            self.target.isa.name,
+            _folder_hash(self.prelude.parent),
+            _folder_hash(paths.templates()),
+        )
+
+
+@dataclass(frozen=True)
+class Prebuilt:
+    """What a compile makes use of. `header`: the one that kernels include first, with its precompiled form beside it,
+    else the prelude itself. `torch`: the stand-in for torch's library; None for that library."""
+
+    header: Path
+    torch: Path | None = None
+
+
+_CHECKED: set[Path] = set()
+"""Files whose checksum this process has taken: once is enough."""
+
+
+def usable_prebuilt(builder: Builder) -> Prebuilt:
+    """What there is, and is sound."""
+    header, torch = prelude_header(builder), _torch_stub(builder)
+    return Prebuilt(
+        header if _is_usable(builder.cache, builder.toolchain.precompiled(header)) else builder.prelude,
+        torch if _is_usable(builder.cache, torch) else None,
+    )
+
+
+def discard_prebuilt(builder: Builder) -> None:
+    """Delete both, to be made again."""
+    for made in (builder.toolchain.precompiled(prelude_header(builder)), _torch_stub(builder)):
+        _CHECKED.discard(made)
+        builder.cache.discard(made)
+
+
+def prelude_header(builder: Builder) -> Path:
+    """The header that is precompiled: it has its precompiled form beside it once that is built."""
+    header, text = builder.cache.header_folder(builder.key) / "prelude.h", f"#include <{builder.prelude.name}>\n"
+    try:
+        written = header.read_text()
+    except (OSError, UnicodeDecodeError):
+        written = ""
+    if written != text:
+        builder.cache.write_text(header, text)
+    return header
+
+
+def prebuild(builder: Builder, processes: ProcessGroup) -> None:
+    """Build into the cache what is not there, sound. Raises InternalError if something does not build."""
+    tools, header, stub = builder.toolchain, prelude_header(builder), _torch_stub(builder)
+    made = tools.precompiled(header)
+    with builder.cache.lock(f"header-{builder.key}", processes.check), builder.cache.scratch() as scratch:
+        empty = Path(os.devnull)
+        _make(builder, processes, stub, empty, tools.stub_command(empty, scratch / stub.name))
+        command = tools.header_command(builder.target, header, builder.prelude.parent, scratch / made.name)
+        _make(builder, processes, made, header, command)
+        builder.cache.prune_headers(keep=builder.key)
+
+
+def _make(builder: Builder, processes: ProcessGroup, path: Path, source: Path, command: Sequence[str]) -> None:
+    """Build `path` by a command that writes a file of that name, unless it is there."""
+    cache, output = builder.cache, Path(command[-1])
+    if _is_usable(cache, path):
+        return
+    # It saves time later, and takes some: what is needed now goes first.
+    run_compiler(command, processes, cache, source, output, builder.toolchain.time_limit, nice=10)
+    cache.store(output, path)
+    _CHECKED.add(path)
+
+
+def _torch_stub(builder: Builder) -> Path:
+    return builder.cache.header_folder(builder.key) / TORCH_LIBRARY
+
+
+def _is_usable(cache: KernelCache, path: Path) -> bool:
+    """Whether it is there, and sound."""
+    if not path.exists() or (path not in _CHECKED and not cache.is_sound(path)):
+        return False
+    _CHECKED.add(path)
+    return True
+
+
+@lru_cache(maxsize=16)
+def _folder_hash(folder: Path) -> str:
+    """Content of every header in a folder. Read once per process."""
+    files = sorted(folder.rglob("*.h"))
+    return content_key(*(f"{path.relative_to(folder)}:{path.read_text()}" for path in files))
