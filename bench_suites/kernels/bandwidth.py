@@ -73,8 +73,16 @@ def seconds(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def probe(traffic: Traffic) -> Callable[[], None]:
-    """A function that moves so much, with the kind of stores that is the faster one here."""
+@dataclass(frozen=True)
+class Probe:
+    """Functions that move so much: with the kind of stores that is the faster one here, and with plain stores."""
+
+    fastest: Callable[[], None]
+    plain: Callable[[], None]
+
+
+def probe(traffic: Traffic) -> Probe:
+    """How this traffic is moved with nothing to compute."""
     library = _library()
     own = [torch.zeros(size + LINE, dtype=torch.uint8) for size in (traffic.gathered, traffic.written)]
     streams = [
@@ -91,5 +99,5 @@ def probe(traffic: Traffic) -> Callable[[], None]:
         move.memory = (table, own, traffic)  # type: ignore[attr-defined]  # keeps it alive
         return move
 
-    kinds = [of(False), of(True)]
-    return min(kinds, key=lambda kind: min(seconds(kind) for _ in range(6)))
+    plain, around_cache = of(False), of(True)
+    return Probe(min(plain, around_cache, key=lambda kind: min(seconds(kind) for _ in range(6))), plain)

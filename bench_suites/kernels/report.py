@@ -19,14 +19,16 @@ FULL = 0.8
 @dataclass(frozen=True)
 class Figure:
     """The fastest calls of one kernel in seconds, which others disturbed least; `moved` bytes, and the time that
-    moving them takes at least. call: the function's time with tiny tensors, that is of the call and its guards.
-    computing: of a streaming kernel, its time for as many bytes that lie in the L2 cache; None of others."""
+    moving them takes at least and with plain stores. call: the function's time with tiny tensors, that is of the call
+    and its guards. computing: of a streaming kernel, its time for as many bytes that lie in the L2 cache; None of
+    others."""
 
     name: str
     icpu: float
     stock: float
     call: float
     moving: float
+    plain: float
     computing: float | None
     moved: int
 
@@ -44,6 +46,11 @@ class Figure:
     def fraction(self) -> float:
         """Of the machine's bandwidth, by the kernel without its call."""
         return self.moving / (self.icpu - self.call)
+
+    @property
+    def plain_fraction(self) -> float:
+        """Of the bandwidth that plain stores have, which leave results in the cache for their reader."""
+        return self.plain / (self.icpu - self.call)
 
     @property
     def computes(self) -> float:
@@ -72,14 +79,16 @@ def page(figures: list[Figure]) -> str:
             f"{f.call * 1e6:.0f}",
             f"{f.moved / (f.icpu - f.call) / 1e9:.1f}",
             f"{f.fraction:.0%}" + (" *" if f.streaming else ""),
+            f"{f.plain_fraction:.0%}",
             f"{f.computes:.0%}" if f.streaming else "",
             ", ".join(_remarks(f)),
         )
         for f in figures
     ]
-    headers = ("kernel", "stock us", "icpu us", "ratio", "call us", "GB/s", "of bandwidth", "in cache", "")
-    table = tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=("left", *["right"] * 7, "left"))
-    return f"{table}\n\n(*: streaming; in cache: the time for as many bytes in the L2 cache)\n\n{summary(figures)}"
+    headers = ("kernel", "stock us", "icpu us", "ratio", "call us", "GB/s", "of bandwidth", "of plain", "in cache", "")
+    table = tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=("left", *["right"] * 8, "left"))
+    legend = "of plain: of the bandwidth of plain stores; in cache: the time for as many bytes in the L2 cache"
+    return f"{table}\n\n(*: streaming; {legend})\n\n{summary(figures)}"
 
 
 def summary(figures: list[Figure]) -> str:
@@ -93,9 +102,12 @@ def summary(figures: list[Figure]) -> str:
             f" (wanted: {WANTED_MEAN})",
             f"slower than {SLOW} of stock: " + (", ".join(f"{f.name} {f.ratio:.2f}" for f in slow) or "none"),
             f"streaming below {FULL:.0%} of bandwidth: {len(idle)} of {len(streaming)}"
-            + "".join(f"\n  {f.name} {f.fraction:.0%}, in cache {f.computes:.0%}" for f in idle),
-            f"of these below {FULL:.0%} in cache, too: "
-            + (", ".join(f.name for f in idle if f.computes < FULL) or "none"),
+            + "".join(
+                f"\n  {f.name} {f.fraction:.0%}, of plain {f.plain_fraction:.0%}, in cache {f.computes:.0%}"
+                for f in idle
+            ),
+            f"of these below {FULL:.0%} of plain stores' bandwidth and in cache, too: "
+            + (", ".join(f.name for f in idle if max(f.plain_fraction, f.computes) < FULL) or "none"),
         ]
     )
 
@@ -103,5 +115,6 @@ def summary(figures: list[Figure]) -> str:
 def _remarks(figure: Figure) -> list[str]:
     remarks = ["slow"] if figure.ratio < SLOW else []
     if figure.streaming and figure.fraction < FULL:
-        remarks.append("computes" if figure.computes >= FULL else "idle")
+        computes, cached = figure.computes >= FULL, figure.plain_fraction >= FULL
+        remarks.append("computes" if computes else "stores to the cache" if cached else "idle")
     return remarks
