@@ -15,6 +15,7 @@ there alone, and of 6 MB with two threads they lost.
 from __future__ import annotations
 
 from inductor_cpu.codegen.analysis import Facts
+from inductor_cpu.codegen.twins import are_twins
 from inductor_cpu.ir.loop_nest import Load, Store
 
 #: The part of the last cache that the results of a kernel may take and be found there; not more than this.
@@ -54,7 +55,8 @@ def _bytes(facts: Facts, number: int) -> int:
     """What a store writes in all, if it writes every element once, whole lines at a time, and nobody reads them; else
     0."""
     kernel, store = facts.kernel, facts.kernel.stores[number]
-    plain = store.mode == "set" and store.mask is None and facts.access.get(-1 - number) == "contiguous"
+    together = facts.access.get(-1 - number) == "contiguous" or are_twins(kernel)
+    plain = store.mode == "set" and store.mask is None and together
     if not plain or any(isinstance(i, Load) and i.buffer == store.buffer for i in kernel.body):
         return 0
     itemsize = kernel.body[store.value].dtype.itemsize
@@ -72,7 +74,8 @@ def _in_lines(facts: Facts, store: Store, itemsize: int) -> bool:
     """Whether a vector starts at a multiple of its bytes, wherever the loops are, and in a tile, after which another
     row is written, has whole lines."""
     address, lanes = store.index[0], facts.kernel.vector.lanes
-    if facts.tile is not None and lanes * itemsize % LINE_BYTES:
+    vector = lanes * itemsize * (2 if are_twins(facts.kernel) else 1)
+    if facts.tile is not None and vector % LINE_BYTES:
         return False
     if any(symbol.kind != "loop" for symbol in address.symbols):
         return False
@@ -81,6 +84,6 @@ def _in_lines(facts: Facts, store: Store, itemsize: int) -> bool:
         if stride is None or stride.as_int is None:
             return False
         step = stride.as_int * (lanes if loop == facts.kernel.vector.loop else 1)
-        if step * itemsize % min(LINE_BYTES, lanes * itemsize):
+        if step * itemsize % min(LINE_BYTES, vector):
             return False
     return True

@@ -13,7 +13,7 @@ from inductor_cpu.codegen.lookups import find_rows
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
-from inductor_cpu.codegen.tiles import goes_in_columns, stays_in_registers
+from inductor_cpu.codegen.tiles import goes_in_columns, is_short, stays_in_registers
 from inductor_cpu.codegen.tuning import (
     Choices,
     cascade_needed,
@@ -92,7 +92,7 @@ class Loops:
                 self._open_across(self.kernel.across, stack)
             if self._division is not None:
                 self._define_threads()
-                self._division.open(self._align(self.kernel.outer[0]), stack)
+                self._division.open(self._pace(self.kernel.outer[0]), stack)
             for level in range(self.facts.outer_level + 1):
                 if level == self.facts.outer_level and self._pieces:
                     self._write_pieces(stack)
@@ -192,13 +192,21 @@ class Loops:
         """Whether a loop advances by as many points as a vector has lanes."""
         return loop == self.vector or (self.facts.tile is not None and loop == self.facts.tile.loop)
 
-    def _align(self, loop: Sym) -> str:
-        return "icpu::kLanes" if self._by_lanes(loop) else "1"
+    def _pace(self, loop: Sym) -> str:
+        """By how many points a loop advances."""
+        if not self._by_lanes(loop):
+            return "1"
+        return "icpu::kShortTile" if loop != self.vector and self._short else "icpu::kLanes"
+
+    @property
+    def _short(self) -> bool:
+        """Whether the tile is half as high as vectors have lanes."""
+        return self.facts.tile is not None and is_short(self.kernel, self.facts.tile)
 
     def _open_flat(self, loop: Sym, stack: ExitStack) -> None:
         size = self.values.expr(size_of(loop))
         self._define_threads()
-        head = f"icpu::parallel_for({size}, {self._align(loop)}, threads, "
+        head = f"icpu::parallel_for({size}, {self._pace(loop)}, threads, "
         head += "[&](const int64_t begin, const int64_t end)"
         stack.enter_context(self.writer.block(head, "});"))
 
@@ -218,7 +226,7 @@ class Loops:
         size = self.values.expr(size_of(last))
         self.writer.line(f"const int64_t rows = {' * '.join(counts)};")
         self._define_threads()
-        head = f"icpu::parallel_for_rows(rows, {size}, {self._align(last)}, threads, "
+        head = f"icpu::parallel_for_rows(rows, {size}, {self._pace(last)}, threads, "
         head += "[&](const int64_t row, const int64_t begin, const int64_t end)"
         stack.enter_context(self.writer.block(head, "});"))
         for place, symbol in enumerate(rows):
@@ -227,7 +235,7 @@ class Loops:
             if place:
                 text = f"{text} % {counts[place]}"
             if self._by_lanes(symbol):
-                text = f"{text} * icpu::kLanes"
+                text = f"{text} * {self._pace(symbol)}"
             if symbol == self.vector or not self._by_lanes(symbol):
                 self.writer.line(f"const int64_t {self.values.symbol(symbol)} = {text};")
             else:
@@ -241,7 +249,7 @@ class Loops:
         """How many steps a parallel loop has: points, or vectors."""
         size = self.values.expr(size_of(loop))
         if self._by_lanes(loop):
-            return f"icpu::vectors_in({size})"
+            return f"icpu::{'vectors' if self._pace(loop) == 'icpu::kLanes' else 'short_tiles'}_in({size})"
         return f"({size})" if " " in size else size
 
     @contextmanager
@@ -253,7 +261,7 @@ class Loops:
         end = self.values.expr(size_of(loop)) if end is None else end
         if loop != self.vector and self._by_lanes(loop):
             start = self.values.tile_name("start")
-            head = f"for (int64_t {start} = {begin}; {start} < {end}; {start} += icpu::kLanes)"
+            head = f"for (int64_t {start} = {begin}; {start} < {end}; {start} += {self._pace(loop)})"
             with self.writer.block(head):
                 self._tile_bounds(None, end)
                 yield
@@ -281,12 +289,11 @@ class Loops:
     # -- tiles -------------------------------------------------------------------------------------------------------
     def _tile_bounds(self, start: str | None, end: str) -> None:
         """Where the tile starts and ends in its own loop."""
-        name = self.values.tile_name("start")
+        assert self.facts.tile is not None
+        name, pace = self.values.tile_name("start"), self._pace(self.facts.tile.loop)
         if start is not None:
             self.writer.line(f"const int64_t {name} = {start};")
-        self.writer.line(
-            f"const int64_t {self.values.tile_name('end')} = std::min<int64_t>({name} + icpu::kLanes, {end});"
-        )
+        self.writer.line(f"const int64_t {self.values.tile_name('end')} = std::min<int64_t>({name} + {pace}, {end});")
 
     def _tile(self, needed: frozenset[int]) -> None:
         """The body over the points of a tile."""
@@ -294,7 +301,8 @@ class Loops:
         name, start, end = (self.values.symbol(self.facts.tile.loop), *map(self.values.tile_name, ("start", "end")))
         unrolled = str(stays_in_registers(self.kernel, self.facts.tile, needed)).lower()
         rooms = "".join(f", {room}" for room in self.values.open_rooms())
-        head = f"icpu::with_tile<{unrolled}>({start}, {end}, lanes, [&](const auto tile_rows) ICPU_INLINE"
+        kind = f"{unrolled}, icpu::kShortTile" if self._short else unrolled
+        head = f"icpu::with_tile<{kind}>({start}, {end}, lanes, [&](const auto tile_rows) ICPU_INLINE"
         with self.writer.block(head, f"}}{rooms});"):
             self.values.open_tiles()
             with self.writer.block("tile_rows.each([&](const int64_t in_tile) ICPU_INLINE", "});"):

@@ -31,6 +31,9 @@ LEAST_TILES = 16
 #: A body with more values is not written once for each row of a tile.
 MOST_VALUES = 6
 
+#: More tiles do not fit into the registers.
+MOST_TILES = 2
+
 _TILED_LANES = frozenset({"float", "int32_t", "double", "int64_t"})
 
 
@@ -65,14 +68,24 @@ def is_long(loop: Sym, kernel: Kernel) -> bool:
     return size is None or size >= LEAST_TILES * kernel.vector.lanes
 
 
+def is_short(kernel: Kernel, tile: Tile) -> bool:
+    """Whether all that is turned over has lanes of 64 bits, of which half as many rows fill the registers."""
+    return min(_sizes(kernel, tile)) == 8
+
+
+def _sizes(kernel: Kernel, tile: Tile) -> list[int]:
+    """Bytes of the elements of what a tile turns over."""
+    loads = [kernel.body[k].dtype.itemsize for k in tile.loads]
+    return loads + [kernel.body[kernel.stores[n].value].dtype.itemsize for n in tile.stores]
+
+
 def stays_in_registers(kernel: Kernel, tile: Tile, values: Collection[int]) -> bool:
-    """Whether one tile of 32-bit lanes is all that a short body turns over, so that its rows are written one by one and
-    are in registers then. values: those of the body that are computed."""
-    body = [kernel.body[k] for k in values]
-    sizes = [kernel.body[k].dtype.itemsize for k in tile.loads]
-    sizes += [kernel.body[kernel.stores[n].value].dtype.itemsize for n in tile.stores]
+    """Whether one or two tiles, short ones if their lanes have 64 bits, are all that a short body turns over, so that
+    its rows are written one by one and are in registers then. values: those of the body that are computed."""
+    body, sizes = [kernel.body[k] for k in values], _sizes(kernel, tile)
     heavy = any(isinstance(instr, Scalar) and OPS[instr.op].cost > 1 for instr in body)
-    return len(sizes) == 1 and sizes[0] <= 4 and len(body) <= MOST_VALUES and not heavy
+    fits = is_short(kernel, tile) or max(sizes) <= 4
+    return fits and len(sizes) <= MOST_TILES and len(body) <= MOST_VALUES and not heavy
 
 
 def find_tile(kernel: Kernel) -> Tile | None:

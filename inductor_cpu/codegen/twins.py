@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from inductor_cpu.codegen.cxx import ELEMENT, LANE
+from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW
 from inductor_cpu.ir.index import Sym, const
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Load, Store
@@ -58,12 +58,13 @@ def _is_of_twins(loop: Sym, kernel: Kernel) -> bool:
 
 
 def is_every_other(store: Store, kernel: Kernel) -> bool:
-    """Whether lanes store every other element, of a type that vectors hold as it is."""
+    """Whether lanes store every other element, of a type that vectors hold as it is or in wider integers."""
     loop, dtype = kernel.vector.loop, kernel.body[store.value].dtype
     if loop is None or store.mode != "set" or store.mask is not None or dtype == torch.bool:
         return False
     looked_up = any(symbol.kind == "value" for symbol in store.index[0].symbols)
-    return not looked_up and store.index[0].coefficient(loop) == 2 and LANE[dtype] == ELEMENT[dtype]
+    held = LANE[dtype] == ELEMENT[dtype] or dtype in NARROW
+    return not looked_up and store.index[0].coefficient(loop) == 2 and held
 
 
 def are_twins(kernel: Kernel) -> bool:

@@ -385,7 +385,8 @@ class Values:
             return f"stores.put({self.lanes_index(store.index[0])}, {value}, wanted{mask}, lanes);"
         if self._twins:
             other = self.operand(self.kernel.stores[1].value, vector=True)
-            return f"icpu::store_pairs({self.address(store.buffer, store.index[0])}, {value}, {other}, lanes);"
+            around = "<true>" if number in self._around else ""
+            return f"icpu::store_pairs{around}({self.address(store.buffer, store.index[0])}, {value}, {other}, lanes);"
         if self.facts.tile is not None and number in self.facts.tile.stores:
             return f"icpu::put_tile_row(tile_s{number}, in_tile, {value});"
         masked = store.mask is not None and self.facts.varying[store.mask]

@@ -37,10 +37,12 @@ def drop_copies(gm: fx.GraphModule) -> int:
     changed = mutated_inputs(gm)
     count = 0
     for node in list(gm.graph.nodes):
-        if not is_call(node, (aten.clone.default,)) or escapes(node):
+        if not is_call(node, (aten.clone.default,)):
             continue
         source = node.args[0]
         if not isinstance(source, fx.Node) or fake(source).stride() != fake(node).stride():
+            continue
+        if escapes(node) and not _is_own_copy(source):
             continue
         if changed.intersection(sources(source)):
             continue  # the copy may be older than the change
@@ -48,3 +50,10 @@ def drop_copies(gm: fx.GraphModule) -> int:
         gm.graph.erase_node(node)
         count += 1
     return count
+
+
+def _is_own_copy(node: fx.Node) -> bool:
+    """Whether a value is a copy, perhaps seen in another shape, that nobody else reads: it may be a result itself."""
+    while is_call(node, RESHAPES) and len(node.users) == 1:
+        node = node.all_input_nodes[0]
+    return is_call(node, (aten.clone.default,)) and len(node.users) == 1

@@ -100,6 +100,7 @@ def run_passes(
     attention = [*use_attention_kernels(gm, attention_kernel), *mark_flexible(gm, attention_kernel)]
     recognize_attention(gm, attention_kernel)
     if not prepack or not static_inputs:
+        drop_copies(gm)
         expand_quantization(gm)
         products = _per_call(pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call))
         return Prepared(gm, None, (*gm.meta.get(DONE_BEFORE, ()), *products, *attention))

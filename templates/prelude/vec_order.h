@@ -152,16 +152,40 @@ inline void zip(const Reg<T>& first, const Reg<T>& second, Reg<T> (&pairs)[2]) {
 }
 
 // p[2 * lane] = first[lane], p[2 * lane + 1] = second[lane], for a type that vectors hold as it is.
-template <class T, class Lanes, int U = Lanes::units>
+// around_cache: straight to memory where p is a multiple of a register's bytes, ordered before what follows by sfence.
+template <bool around_cache = false, class T, class Lanes, int U = Lanes::units>
 inline void store_pairs(T* p, const Vec<T, U>& first, const Vec<T, U>& second, const Lanes& lanes) {
-  Reg<T> pairs[Vec<T, U>::regs][2];
+  alignas(kRegBytes) Reg<T> pairs[Vec<T, U>::regs][2];
 #pragma GCC unroll 16
   for (int k = 0; k < Vec<T, U>::regs; ++k) zip<T>(first.r[k], second.r[k], pairs[k]);
+#if !defined(__SANITIZE_ADDRESS__)
+  if (around_cache && Lanes::full && reinterpret_cast<uintptr_t>(p) % kRegBytes == 0) {
+    for (unsigned begin = 0; begin < sizeof(pairs); begin += kRegBytes) {
+      stream<kRegBytes>(reinterpret_cast<char*>(p) + begin, reinterpret_cast<const char*>(pairs) + begin);
+    }
+    return;
+  }
+#endif
   if constexpr (Lanes::full) {
     std::memcpy(static_cast<void*>(p), pairs, sizeof(pairs));
   } else {
     std::memcpy(static_cast<void*>(p), pairs, static_cast<size_t>(lanes.count) * 2 * sizeof(T));
   }
+}
+
+// The same for integers that are narrower than their lanes: a pair is an integer of twice the size, which a lane holds.
+template <bool around_cache = false, class T, class Lanes, int U = Lanes::units>
+  requires(sizeof(T) < 4)
+inline void store_pairs(T* p, const Vec<int32_t, U>& first, const Vec<int32_t, U>& second, const Lanes& lanes) {
+  using Pair = std::conditional_t<sizeof(T) == 2, int32_t, int16_t>;
+  constexpr int bits = 8 * sizeof(T), low = (1 << bits) - 1;
+  Vec<int32_t, U> pairs;
+#pragma GCC unroll 16
+  for (int k = 0; k < Vec<int32_t, U>::regs; ++k) pairs.r[k] = (first.r[k] & low) | (second.r[k] << bits);
+  Pair* const to = reinterpret_cast<Pair*>(p);
+  const auto write = [&](Pair* place) ICPU_INLINE { store(place, pairs, lanes); };
+  if constexpr (around_cache) around(to, lanes, write);
+  else write(to);
 }
 
 }  // namespace icpu

@@ -1,9 +1,9 @@
 // Square tiles: memory that is contiguous along another loop than the vectorized one, read and written with whole
 // vectors and turned over in registers.
 //
-// Preconditions: any element type but bool. A tile is kLanes rows of kLanes values, row t for point t of the other loop,
-// held as the type that computes; where its lanes have 64 bits, it is turned over by quarters. Its rows that take part
-// are WholeTile or PartOfTile, with 0 < count <= kLanes.
+// Preconditions: any element type but bool. A tile is `height` rows of kLanes values, row t for point t of the other loop,
+// held as the type that computes; where its lanes have 64 bits, it is turned over by quarters. The height is kLanes or,
+// for lanes of 64 bits alone, kShortTile. Rows that take part are WholeTile or PartOfTile, with 0 < count <= height.
 #pragma once
 
 #include "vec_memory.h"
@@ -98,26 +98,36 @@ inline void transpose(Reg<double> (&r)[4]) {
 }
 #endif
 
+// The height of a tile that takes as many registers with lanes of 64 bits as a square one with lanes of 32.
+inline constexpr int kShortTile = kLanes / 2;
+
+inline int64_t short_tiles_in(int64_t points) { return (points + kShortTile - 1) / kShortTile; }
+
 template <class T>
 using tile_t = typename value_t<T>::value_type;
 
 // All rows of a tile. Unrolled, what is done with each one finds it in a register: a tile that goes through memory fills
 // the processor's window with its moves, so that fewer loads of the next one are on their way.
-template <bool unrolled>
+template <bool unrolled, int rows>
 struct WholeTile {
-  static constexpr int64_t count = kLanes;
+  static constexpr bool whole = true;
+  static constexpr int height = rows;
+  static constexpr int64_t count = rows;
   template <class Step>
   ICPU_INLINE void each(const Step& step) const {
     if constexpr (unrolled) {
       [&]<int... row>(std::integer_sequence<int, row...>) ICPU_INLINE {
         (step(int64_t(row)), ...);
-      }(std::make_integer_sequence<int, kLanes>{});
+      }(std::make_integer_sequence<int, height>{});
     } else {
-      for (int64_t row = 0; row < kLanes; ++row) step(row);
+      for (int64_t row = 0; row < height; ++row) step(row);
     }
   }
 };
+template <int rows>
 struct PartOfTile {
+  static constexpr bool whole = false;
+  static constexpr int height = rows;
   int64_t count;
   template <class Step>
   ICPU_INLINE void each(const Step& step) const {
@@ -128,7 +138,6 @@ struct PartOfTile {
 // How many rows and lanes of a tile a masked load reads from the first ones on, 0 or less for none. Others are zeros.
 struct Room {
   int64_t rows, lanes;
-  bool whole() const { return rows >= kLanes && lanes >= kLanes; }
 };
 
 template <class Lanes>
@@ -139,13 +148,13 @@ struct LanesWithRoom {
 };
 
 // step(rows) for the rows of a tile that lie in [begin, end). In a WholeTile loads have room for all of it.
-template <bool unrolled, class Lanes, class Step, class... Rooms>
+template <bool unrolled, int height = kLanes, class Lanes, class Step, class... Rooms>
 inline ICPU_INLINE void with_tile(
     int64_t begin, int64_t end, const Lanes&, const Step& step, const Rooms&... rooms) {
-  if (end - begin >= kLanes && (rooms.whole() && ...)) {
-    step(WholeTile<unrolled && Lanes::full>{});
+  if (end - begin >= height && ((rooms.rows >= height && rooms.lanes >= kLanes) && ...)) {
+    step(WholeTile<unrolled && Lanes::full, height>{});
   } else {
-    step(PartOfTile{end - begin});
+    step(PartOfTile<height>{end - begin});
   }
 }
 
@@ -191,6 +200,29 @@ inline ICPU_INLINE void store_row(
   else store_unit(p + i * stride, Tail(rows.count).bits, row);
 }
 
+// The same where a row of a tile is a register of 64-bit elements, whose lanes are the first ones of a vector.
+template <class T, class Rows, class Lanes>
+inline ICPU_INLINE Reg<T> load_short_row(const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, int i) {
+  Reg<T> row{};
+  if (lanes.active(i)) {
+    if (rows.count == kShortTile) {
+      std::memcpy(&row, p + i * stride, sizeof(row));
+    } else {
+      value_t<T> part{};
+      load_unit(p + i * stride, Tail(rows.count).bits, part);
+      row = part.r[0];
+    }
+  }
+  return row;
+}
+template <class T, class Rows, class Lanes>
+inline ICPU_INLINE void store_short_row(
+    T* p, int64_t stride, const Rows& rows, const Lanes& lanes, int i, const Reg<T>& row) {
+  if (!lanes.active(i)) return;
+  if (rows.count == kShortTile) std::memcpy(static_cast<void*>(p + i * stride), &row, sizeof(row));
+  else store_unit(p + i * stride, Tail(rows.count).bits, value_t<T>{{row}});
+}
+
 // tile[t][lane] = p[lane * stride + t] for t < rows.count.
 template <class T, class Rows, class Lanes>
 inline ICPU_INLINE void load_tile(const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, tile_t<T>* tile) {
@@ -204,17 +236,22 @@ inline ICPU_INLINE void load_tile(const T* p, int64_t stride, const Rows& rows, 
 template <class T, class Rows, class Lanes>
   requires(sizeof(T) == 8)
 inline ICPU_INLINE void load_tile(const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, T* tile) {
-  constexpr int half = kLanes / 2;
+  constexpr int half = kLanes / 2, parts = Rows::height / half;
+#pragma GCC unroll 2
   for (int first = 0; first < kLanes; first += half) {
-    Reg<double> r[2][half];
+    Reg<double> r[parts][half];
 #pragma GCC unroll 8
     for (int i = 0; i < half; ++i) {
-      const value_t<T> row = load_row(p, stride, rows, lanes, first + i);
-      r[0][i] = (Reg<double>)row.r[0];
-      r[1][i] = (Reg<double>)row.r[1];
+      if constexpr (parts == 1) {
+        r[0][i] = (Reg<double>)load_short_row(p, stride, rows, lanes, first + i);
+      } else {
+        const value_t<T> row = load_row(p, stride, rows, lanes, first + i);
+        r[0][i] = (Reg<double>)row.r[0];
+        r[1][i] = (Reg<double>)row.r[1];
+      }
     }
 #pragma GCC unroll 2
-    for (int part = 0; part < 2; ++part) {
+    for (int part = 0; part < parts; ++part) {
       transpose(r[part]);
 #pragma GCC unroll 8
       for (int i = 0; i < half; ++i) {
@@ -228,8 +265,8 @@ inline ICPU_INLINE void load_tile(const T* p, int64_t stride, const Rows& rows, 
 template <class T, class Rows, class Lanes>
 inline ICPU_INLINE void load_tile(
     const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, const Room& room, tile_t<T>* tile) {
-  if constexpr (std::is_same_v<Rows, PartOfTile>) {
-    const PartOfTile read{std::min(rows.count, room.rows)};
+  if constexpr (!Rows::whole) {
+    const Rows read{std::min(rows.count, room.rows)};
     load_tile(p, stride, read, LanesWithRoom<Lanes>{lanes, room.rows > 0 ? room.lanes : 0}, tile);
   } else {
     load_tile(p, stride, rows, lanes, tile);
@@ -249,11 +286,12 @@ inline ICPU_INLINE void store_tile(T* p, int64_t stride, const Rows& rows, const
 template <class T, class Rows, class Lanes>
   requires(sizeof(T) == 8)
 inline ICPU_INLINE void store_tile(T* p, int64_t stride, const Rows& rows, const Lanes& lanes, const T* tile) {
-  constexpr int half = kLanes / 2;
-  for (int first = 0; first < kLanes; first += half) {
-    Reg<double> r[2][half];
+  constexpr int half = kLanes / 2, parts = Rows::height / half;
 #pragma GCC unroll 2
-    for (int part = 0; part < 2; ++part) {
+  for (int first = 0; first < kLanes; first += half) {
+    Reg<double> r[parts][half];
+#pragma GCC unroll 2
+    for (int part = 0; part < parts; ++part) {
 #pragma GCC unroll 8
       for (int i = 0; i < half; ++i) {
         std::memcpy(&r[part][i], tile + (part * half + i) * kLanes + first, sizeof(r[part][i]));
@@ -262,7 +300,11 @@ inline ICPU_INLINE void store_tile(T* p, int64_t stride, const Rows& rows, const
     }
 #pragma GCC unroll 8
     for (int i = 0; i < half; ++i) {
-      store_row(p, stride, rows, lanes, first + i, value_t<T>{{(Reg<T>)r[0][i], (Reg<T>)r[1][i]}});
+      if constexpr (parts == 1) {
+        store_short_row(p, stride, rows, lanes, first + i, (Reg<T>)r[0][i]);
+      } else {
+        store_row(p, stride, rows, lanes, first + i, value_t<T>{{(Reg<T>)r[0][i], (Reg<T>)r[1][i]}});
+      }
     }
   }
 }

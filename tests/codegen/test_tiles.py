@@ -16,7 +16,7 @@ from inductor_cpu.ir.index import as_expr, loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import LOOP_DTYPES
 
-from .build import BF16, F32, I64, Build
+from .build import BF16, F32, F64, I64, Build
 from .harness import VECTORS, Library, target
 
 N, M = size_symbol("n"), size_symbol("m")
@@ -56,8 +56,8 @@ def kernels(isa: str) -> dict[object, Kernel]:
     found: dict[object, Kernel] = {}
     for dtype, along in product(DTYPES, "ij"):
         found[dtype, along, 0] = transpose(isa, dtype, along, 0)
-    for along, parallel in product("ij", (1, 2)):
-        found[F32, along, parallel] = transpose(isa, F32, along, parallel)
+    for dtype, along, parallel in product((F32, I64), "ij", (1, 2)):
+        found[dtype, along, parallel] = transpose(isa, dtype, along, parallel)
     for order, parallel in product(ORDERS, range(4)):
         found[order, parallel] = permuted_sum(isa, order, parallel)
     return found
@@ -123,14 +123,40 @@ def test_a_column_of_tiles_stands_inside_of_the_lanes(isa: str) -> None:
     assert places[False] == sorted(places[False])
 
 
-def test_the_rows_of_one_tile_with_a_short_body_stay_in_registers(isa: str) -> None:
+def test_the_rows_of_one_or_two_tiles_with_a_short_body_stay_in_registers(isa: str) -> None:
     def unrolled(kernel: Kernel) -> bool:
-        return "with_tile<true>" in generate(kernel, target(isa)).code
+        return "with_tile<true" in generate(kernel, target(isa)).code
 
     assert unrolled(columns(isa, F32, 2))
     assert unrolled(columns(isa, BF16, 2))
-    assert not unrolled(columns(isa, I64, 2))  # two registers a row
+    assert unrolled(columns(isa, I64, 2))
+    assert unrolled(several(isa, F32, F32))
+    assert not unrolled(several(isa, F32, F32, F32))
+    assert not unrolled(several(isa, F32, F64))  # two registers a row
     assert not unrolled(heavy(isa))
+
+
+@pytest.mark.parametrize("dtypes", [(F32, F32), (I64, F64), (F32, F64), (F64, F32, BF16)], ids=str)
+def test_tiles_of_several_types_have_one_height(isa: str, dtypes: tuple[torch.dtype, ...]) -> None:
+    """That of lanes of 64 bits only where all have these."""
+    kernel = several(isa, *dtypes)
+    assert ("kShortTile" in generate(kernel, target(isa)).code) == all(dtype.itemsize == 8 for dtype in dtypes)
+    operands = [torch.randint(0, 100, (SHORT, LONG)).to(dtype) for dtype in dtypes]
+    y = torch.zeros(LONG, SHORT, dtype=F64)
+    Library(isa, [kernel]).run(kernel, *operands, y)
+    assert torch.equal(y, sum(x.to(F64) for x in operands).t())
+
+
+def several(isa: str, *dtypes: torch.dtype) -> Kernel:
+    """Y[i, j] = X0[j, i] + X1[j, i] + ... in float64."""
+    i, j = loop_var("i", LONG), loop_var("j", SHORT)
+    build, total = Build(), -1
+    for number, dtype in enumerate(dtypes):
+        x = build.load(f"X{number}", of(j) * LONG + of(i), dtype, "strided")
+        x = x if dtype == F64 else build.cast(x, F64)
+        total = x if total < 0 else build.op("add", total, x)
+    build.store("Y", of(i) * SHORT + of(j), total)
+    return build.kernel(isa, (i, j), vector=j, parallel=1, work=100)
 
 
 def heavy(isa: str) -> Kernel:
@@ -158,11 +184,11 @@ def padded(isa: str, dtype: torch.dtype, parallel: int = 0, fill: float = 0, bef
 
 @pytest.fixture(scope="module")
 def padding(isa: str) -> Library:
-    shared = [padded(isa, F32, parallel) for parallel in (1, 2)]
+    shared = [padded(isa, dtype, parallel) for dtype in (F32, I64) for parallel in (1, 2)]
     return Library(isa, [*shared, *(padded(isa, dtype) for dtype in DTYPES)])
 
 
-@pytest.mark.parametrize(("dtype", "parallel"), [*((d, 0) for d in DTYPES), (F32, 1), (F32, 2)], ids=str)
+@pytest.mark.parametrize(("dtype", "parallel"), [*((d, 0) for d in DTYPES), *product((F32, I64), (1, 2))], ids=str)
 @pytest.mark.parametrize("sizes", [(1, 1), (5, 24), (8, 8), (16, 16), (17, 9), (47, 23), (48, 24), (33, 17)], ids=str)
 def test_a_matrix_with_zeros_behind_it_is_turned_over(
     padding: Library, isa: str, dtype: torch.dtype, parallel: int, sizes: tuple[int, int]
