@@ -112,8 +112,12 @@ _LEAST_ROWS_PER_CALL = 4
 _MOST_ROWS_BY_LOOPS = 3
 
 #: The micro kernels that are as fast as the BLAS, packing included, from so many multiplications on: what follows is no
-#: pass over memory of its own, which makes a training step of BERT 1.04 to 1.16 times as fast. Smaller products lose.
+#: pass over memory of its own, which makes a training step of BERT 1.04 to 1.16 times as fast. Smaller products lose,
+#: but see `Blocking.small_work_per_call`.
 _LEAST_WORK_PER_CALL: Mapping[str, int] = {"fma_f32": 1 << 25, "fma_f32_avx2": 1 << 25, "dot_bf16": 1 << 28}
+
+#: Smaller results leave a second thread without work, where the BLAS shares the depth.
+_LEAST_RESULTS_PER_CALL = 1 << 13
 
 #: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, and start sooner, which
 #: small images gain by: up to how many windows. On AVX2 oneDNN is up to a fifth faster from 56 x 56 windows on.
@@ -166,17 +170,22 @@ def choose_per_call(
     own = choose_own(product.shape, micro_kernels, blocking)
     if own is not None and loops_pay(own.implementation, product, features):
         return Decision(BY_LOOPS, "few rows of a type without instructions, which loops convert as they read")
-    if own is not None and pays_per_call(own.implementation, product.shape, features):
+    if own is not None and pays_per_call(own.implementation, product.shape, blocking, features):
         return own
     return Decision("blas", "packing an operand at each call is expected to cost more than it gains")
 
 
-def pays_per_call(name: str, shape: Shape, features: Collection[str]) -> bool:
+def pays_per_call(name: str, shape: Shape, blocking: Blocking, features: Collection[str]) -> bool:
     """Whether a micro kernel beats the BLAS even if it packs the second operand at each call. features: of the CPU."""
     rows, inner, columns = shape.typical
+    if rows < _LEAST_ROWS_PER_CALL:
+        return False
     if name in _LEAST_WORK_PER_CALL:
-        return rows * inner * columns >= _LEAST_WORK_PER_CALL[name]
-    return rows >= _LEAST_ROWS_PER_CALL and name in _PER_CALL and _PER_CALL[name] not in features
+        work, least = rows * inner * columns, _LEAST_WORK_PER_CALL[name]
+        small = blocking.small_work_per_call
+        wins = name == "fma_f32" and small is not None and rows * columns >= _LEAST_RESULTS_PER_CALL and work >= small
+        return work >= least or wins
+    return name in _PER_CALL and _PER_CALL[name] not in features
 
 
 def may_be_loops(product: PerCall) -> bool:

@@ -18,7 +18,10 @@ class Blocking:
     more thread, in 64s; thread_lines: cache lines of a weight that streams past few rows, the same.
 
     least_size: fewer columns, or a smaller inner size, leave most of a tile empty; split_channels, split_columns: from
-    which on splitting floats pays in a convolution, the columns where windows overlap."""
+    which on splitting floats pays in a convolution, the columns where windows overlap; small_work_per_call: from so
+    many multiplications of floats on packing an operand at each call pays with AVX-512, None where only large products
+    gain.
+    """
 
     packed_bytes: int
     block_bytes: int = 16 * 1024
@@ -28,15 +31,19 @@ class Blocking:
     least_size: int = 16
     split_channels: int = 32
     split_columns: int = 64
+    small_work_per_call: int | None = None
 
 
 #: The part of the L2 cache for packed rows: panels of the weight, the sums and what an epilogue reads pass through too.
 _SHARE_OF_L2 = 2
 
+_SMALL_WORK_PER_CALL = 1 << 20
+
 
 def blocking_for(target: Target) -> Blocking:
     """The cuts for a machine's caches."""
-    return Blocking(packed_bytes=target.l2 // _SHARE_OF_L2)
+    small = _SMALL_WORK_PER_CALL if target.gains_by_small_products else None
+    return Blocking(packed_bytes=target.l2 // _SHARE_OF_L2, small_work_per_call=small)
 
 
 def definitions(blocking: Blocking) -> tuple[str, ...]:

@@ -129,6 +129,12 @@ class Target:
         return "AMD" in self.cpu_name
 
     @property
+    def gains_by_small_products(self) -> bool:
+        """Whether small products of floats were seen to be faster than the BLAS even if an operand is packed at each
+        call, as with AVX-512 on CPUs of AMD."""
+        return self.isa.bits == 512 and "AMD" in self.cpu_name
+
+    @property
     def has_amx(self) -> bool:
         """Whether tiles of bf16 and int8 can be multiplied (AMX)."""
         return {"amx_tile", "amx_int8", "amx_bf16"} <= self.features

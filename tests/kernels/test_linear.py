@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ from inductor_cpu.kernels.linear import (
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
 from inductor_cpu.runtime.measurements import Measurements
-from inductor_cpu.targets.blocking import blocking_for
-from inductor_cpu.targets.cpu import detect
+from inductor_cpu.targets.blocking import Blocking, blocking_for
+from inductor_cpu.targets.cpu import ISAS, detect
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -209,4 +210,35 @@ def test_packing_at_each_call_pays_without_instructions_for_a_type_and_in_large_
     name: str, rows: int | None, features: tuple[str, ...], pays: bool
 ) -> None:
     micro = MICRO_KERNELS[name]
-    assert pays_per_call(name, Shape(rows, 768, 768, micro.dtype, micro.weight), features) == pays
+    assert pays_per_call(name, Shape(rows, 768, 768, micro.dtype, micro.weight), Blocking(1 << 19), features) == pays
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "pays"),
+    [(197, 64, 197, True), (128, 64, 128, True), (77, 64, 77, False), (32, 3000, 64, False), (4, 1024, 4096, True)],
+)
+def test_smaller_products_of_floats_are_packed_at_each_call_where_that_was_seen_to_pay(
+    rows: int, inner: int, columns: int, pays: bool
+) -> None:
+    shape = Shape(rows, inner, columns, torch.float32, torch.float32)
+    assert pays_per_call("fma_f32", shape, Blocking(1 << 19, small_work_per_call=1 << 20), ()) == pays
+    assert not pays_per_call("fma_f32", shape, Blocking(1 << 19), ())
+    assert not pays_per_call("fma_f32_avx2", shape, Blocking(1 << 19, small_work_per_call=1 << 20), ())
+
+
+@pytest.mark.parametrize("name", ["fma_f32", "fma_f32_avx2", "dot_bf16"])
+def test_a_matrix_is_never_packed_for_one_row(name: str) -> None:
+    """To pack it takes three times as long as to multiply it."""
+    micro = MICRO_KERNELS[name]
+    for rows, pays in ((1, False), (2, False), (16, True)):
+        shape = Shape(rows, 4096, 16384, micro.dtype, micro.weight)
+        assert pays_per_call(name, shape, Blocking(1 << 19), ()) == pays
+
+
+@pytest.mark.parametrize(
+    ("isa", "name", "small"),
+    [("avx512", "AMD EPYC", True), ("avx2", "AMD EPYC", False), ("avx512", "Intel(R) Xeon(R)", False)],
+)
+def test_small_products_were_seen_to_pay_with_avx512_on_cpus_of_amd(isa: str, name: str, small: bool) -> None:
+    (level,) = (level for level in ISAS if level.name == isa)
+    assert (blocking_for(replace(detect(), isa=level, cpu_name=name)).small_work_per_call is not None) == small
