@@ -84,3 +84,13 @@ def test_pixels_are_shuffled_by_one_kernel_without_gathers(tmp_path: Path) -> No
         assert torch.equal(torch.compile(shuffled, backend="icpu")(x), shuffled(x))
     (text,) = (path.read_text() for path in tmp_path.glob("*/icpu_*.cpp"))
     assert "gather" not in text
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_shuffled_pixels_behind_a_convolution_have_the_strides_of_eager(layout: torch.memory_format) -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.PixelShuffle(2)).eval()
+    x = torch.randn(2, 3, 9, 11).to(memory_format=layout)
+    have, want = torch.compile(model, backend="icpu")(x), model(x)
+    torch.testing.assert_close(have, want)
+    assert have.stride() == want.stride()
