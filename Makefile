@@ -42,7 +42,7 @@ check: env ## Format, lint and types
 	$(VENV)/bin/mypy
 
 test: env check ## All checks and all tests
-	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 20 $(PYTEST_ARGS)
 
 fuzz: env ## Random graphs and index expressions against eager (FUZZ_ARGS="--minutes 10 --processes 2")
 	$(PY) -m tests.fuzz --index --minutes 0.5

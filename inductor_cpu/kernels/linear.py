@@ -181,10 +181,10 @@ def pays_per_call(name: str, shape: Shape, blocking: Blocking, features: Collect
     if rows < _LEAST_ROWS_PER_CALL:
         return False
     if name in _LEAST_WORK_PER_CALL:
-        work, least = rows * inner * columns, _LEAST_WORK_PER_CALL[name]
-        small = blocking.small_work_per_call
-        wins = name == "fma_f32" and small is not None and rows * columns >= _LEAST_RESULTS_PER_CALL and work >= small
-        return work >= least or wins
+        work, small = rows * inner * columns, blocking.small_work_per_call
+        known = None not in (shape.rows, shape.inner, shape.columns)
+        gains = name == "fma_f32" and small is not None and work >= small
+        return work >= _LEAST_WORK_PER_CALL[name] or (gains and known and rows * columns >= _LEAST_RESULTS_PER_CALL)
     return name in _PER_CALL and _PER_CALL[name] not in features
 
 
