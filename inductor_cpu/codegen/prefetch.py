@@ -257,7 +257,8 @@ def _distance(facts: Facts, access: int, units: int, runs: bool) -> int | None:
         if not stride:  # the same elements again, or no telling which
             return None
         steps = max(1, AHEAD_BYTES // (run * itemsize))
-        gaps = gaps or stride != run
+        # An access that has a part of the vectorized loop goes on in less than that.
+        gaps = gaps or not 0 < stride <= run
         if gaps and _long_enough(loop, steps):
             return steps * stride
         size = _size(loop)  # all of the loop is near: the next one out decides

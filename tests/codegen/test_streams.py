@@ -56,6 +56,13 @@ def function(rows: int, columns: int, reduced: bool) -> Facts:
     return Facts(kernel)
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_operands_that_are_joined_are_runs_although_each_has_a_part_of_the_loop(dtype: torch.dtype) -> None:
+    facts = from_models("concatenate_channels", dtype)
+    assert ahead(facts, runs=False) == []
+    assert set(ahead(facts)) == {Ahead(2048 // dtype.itemsize)}
+
+
 def test_a_stream_asks_two_kilobytes_ahead_and_small_operands_do_not() -> None:
     assert ahead(function(1024, 1024, False)) == [Ahead(512), Ahead(512)]
     assert ahead(function(64, 64, False)) == []
