@@ -189,7 +189,7 @@ class Loops:
         self.writer.line(f"const int threads = icpu::threads_for({work}, {self.choices.grain}{limit});")
 
     def _by_lanes(self, loop: Sym) -> bool:
-        """Whether a loop advances by as many points as a vector has lanes."""
+        """Whether a loop advances by vectors, or by tiles."""
         return loop == self.vector or (self.facts.tile is not None and loop == self.facts.tile.loop)
 
     def _pace(self, loop: Sym) -> str:
