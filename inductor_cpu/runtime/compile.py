@@ -172,7 +172,7 @@ def _build_unit(
             if prebuilt == Prebuilt(builder.prelude) or isinstance(error, TimeLimitError):
                 raise
             _compile_unit(builder, Prebuilt(builder.prelude), source, output, processes)
-            log.warning("a compile works only without the precompiled header %s; it is made again", prebuilt.header)
+            log.warning("a compile works only without what was prebuilt for %s; it is made again", prebuilt.header)
             discard_prebuilt(builder)
         cache.store(output, library)
         cache.record_kernels(list(unit), library)

@@ -22,7 +22,7 @@ log = logging.getLogger("inductor_cpu.runtime")
 
 Kind = Literal["mark", "folder"]
 MARK = "ICPU_COMMAND"
-"""A variable that the environment of a watched process has. Its value is named to the janitor before that process
+"""A variable that the environment of a watched process has. Its setting is named to the janitor before that process
 starts, so that no moment is left in which the process runs and nobody would end it."""
 _JANITOR = Path(__file__).with_name("janitor.py")
 
@@ -37,7 +37,7 @@ class Guardian:
 
     @contextlib.contextmanager
     def watch(self, kind: Kind, name: str | Path) -> Iterator[None]:
-        """Watch a folder, or process groups whose leader has the value `name` of MARK, during the block."""
+        """Watch a folder, or process groups whose leader has the setting `name` ("MARK=value"), during the block."""
         self.add(kind, name)
         try:
             yield

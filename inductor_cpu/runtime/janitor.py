@@ -1,7 +1,7 @@
 """The program that `guardian.py` starts: when its input ends, it kills and deletes what was named there.
 
-Input: lines `+mark <hex>` and `-mark <hex>` (the value of ICPU_COMMAND in the environment of a process group's leader),
-`+folder <hex>` and `-folder <hex>` (a path).
+Input: lines `+mark <hex>` and `-mark <hex>` (a setting in the environment of a process group's leader), `+folder <hex>` and
+`-folder <hex>` (a path).
 Standard library only, and few modules: it starts at every compile.
 """
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 def _clean(named: set[bytes]) -> None:
     entries = [entry.split() for entry in named]
-    marks = {b"ICPU_COMMAND=" + _decoded(value) for kind, value in entries if kind == b"mark"}
+    marks = {_decoded(value) for kind, value in entries if kind == b"mark"}
     folders = [os.fsdecode(_decoded(value)) for kind, value in entries if kind == b"folder"]
     start = time.monotonic()
     # A process that was about to start has no mark yet, and a killed one may still write: look again.

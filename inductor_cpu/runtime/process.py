@@ -53,7 +53,7 @@ class ProcessGroup:
         # Files, not pipes: a pipe ends only when every process that inherited it has closed it, and some compiler
         # caches leave a server behind.
         mark = uuid.uuid4().hex
-        with _unnamed_file() as out, _unnamed_file() as err, GUARDIAN.watch("mark", mark):
+        with _unnamed_file() as out, _unnamed_file() as err, GUARDIAN.watch("mark", f"{MARK}={mark}"):
             with self._lock:
                 self.check()
                 # A session of its own, so that the compiler's children (cc1plus, ld) die with it.
