@@ -1,7 +1,7 @@
 """The program that `guardian.py` starts: when its input ends, it kills and deletes what was named there.
 
-Input: lines `+mark <hex>` and `-mark <hex>` (a setting in the environment of a process group's leader), `+folder <hex>` and
-`-folder <hex>` (a path).
+Input: lines `+mark <hex>` and `-mark <hex>` (a setting in the environment of a process group's leader), `+folder <hex>`
+and `-folder <hex>` (a path).
 Standard library only, and few modules: it starts at every compile.
 """
 
