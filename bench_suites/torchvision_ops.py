@@ -6,12 +6,28 @@ model here calls them. Importing `bench_suites` does it, before timm or torchvis
 
 from __future__ import annotations
 
+from importlib.machinery import PathFinder
+
 import torch
 
 SCHEMAS = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 }
+
+
+def loads_own(package: str = "torchvision") -> bool:
+    """Load the package's C++ library, if it is there and fits this torch; whether it did. It declares the operators,
+    and ends the process where somebody has before."""
+    found = PathFinder.find_spec(package)
+    library = PathFinder.find_spec("_C", found.submodule_search_locations) if found is not None else None
+    if library is None or library.origin is None:
+        return False
+    try:
+        torch.ops.load_library(library.origin)
+    except OSError:
+        return False
+    return True
 
 
 def declare() -> torch.library.Library:
@@ -23,4 +39,4 @@ def declare() -> torch.library.Library:
     return library
 
 
-LIBRARY = declare()
+LIBRARY = None if loads_own() else declare()
