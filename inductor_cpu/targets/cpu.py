@@ -107,14 +107,15 @@ class Target:
     def flags(self) -> tuple[str, ...]:
         """Compiler flags of the instruction set, with those of the optional features this CPU has."""
         optional = (flag for feature, flag in self.isa.optional if feature in self.features)
-        defines = (*self.isa.defines, *(("ICPU_SLOW_GATHERS",) if self.has_slow_gathers else ()))
+        traits = {"ICPU_SLOW_GATHERS": self.has_slow_gathers, "ICPU_FOLLOWS_RUNS": self.follows_runs}
+        defines = (*self.isa.defines, *(name for name, has in traits.items() if has and self.isa.bits > 0))
         return (*self.isa.flags, *optional, *(f"-D{name}" for name in defines))
 
     @property
     def has_slow_gathers(self) -> bool:
         """Whether instructions that gather and scatter are slower than a load or store for each lane, as on CPUs of
         AMD."""
-        return self.isa.bits > 0 and "AMD" in self.cpu_name
+        return "AMD" in self.cpu_name
 
     @property
     def follows_runs(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -65,14 +66,17 @@ FEW = (
 ROWS, KEYS = 1031, 1031
 
 
-def machine(kernel: str, isa: str) -> tuple[Target, Toolchain] | None:
-    """What a kernel is compiled for and with, tiles emulated where the CPU has none; None if it cannot run here."""
+def machine(kernel: str, isa: str, cpu_name: str | None = None) -> tuple[Target, Toolchain] | None:
+    """What a kernel is compiled for and with, tiles emulated where the CPU has none; None if it cannot run here.
+
+    cpu_name: of a CPU with this one's instructions and other habits."""
     if isa not in available():
         return None
     needed = ATTENTION_KERNELS[kernel].micro_kernel
     if needed is not None and needed not in usable_micro_kernels(target(isa)):
         return with_emulated_tiles() if "amx_tile" in MICRO_KERNELS[needed].needs else None
-    return target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize)
+    its_target = target(isa) if cpu_name is None else dataclasses.replace(target(isa), cpu_name=cpu_name)
+    return its_target, find_toolchain(sanitize=snapshot().cpp.sanitize)
 
 
 def source(kernel: str, target: Target, dtype: torch.dtype, mask: str, scale: float, nan_rows: bool) -> KernelSource:
@@ -157,10 +161,16 @@ BOUND = {torch.float32: 2e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
 SUM_BOUND = {"amx_bf16": 2**-8, "dot_bf16": 2**-8, "vec_f32": 2e-5}
 
 
+def sum_bound(kernel: str, isa: str, dtype: torch.dtype) -> float:
+    """That of a kernel; few queries of bf16 meet dot products where the CPU has them, whatever the kernel."""
+    dots = dtype == torch.bfloat16 and "-mavx512bf16" in target(isa).flags
+    return 2**-8 if dots else SUM_BOUND[kernel]
+
+
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_any_sizes_and_strides_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
-    check_sizes(functions(kernel, isa)[dtype, mask, 0.3, False], kernel, dtype, mask, SIZES)
+    check_sizes(functions(kernel, isa)[dtype, mask, 0.3, False], sum_bound(kernel, isa, dtype), dtype, mask, SIZES)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -171,15 +181,40 @@ def test_few_queries_are_right_for_any_number_of_threads(kernel: str, isa: str, 
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            check_sizes(address, kernel, dtype, mask, FEW)
+            check_sizes(address, sum_bound(kernel, isa, dtype), dtype, mask, FEW)
     finally:
         torch.set_num_threads(before)
 
 
-def check_sizes(address: int, kernel: str, dtype: torch.dtype, mask: str, cases: Sequence[tuple[int, ...]]) -> None:
+@pytest.mark.parametrize("cpu_name", ["AMD EPYC", "Intel(R) Xeon(R)"])
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_few_queries_are_right_whether_or_not_the_processor_follows_runs(
+    kernel: str, isa: str, dtype: torch.dtype, cpu_name: str
+) -> None:
+    """So many keys, too, that they come from memory, with heads that share them."""
+    found = machine(kernel, isa, cpu_name)
+    if found is None:
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    made = source(kernel, found[0], dtype, "none", 0.3, False)
+    address = addresses_of([made], *found)[made.symbol]
+    bound, many = sum_bound(kernel, isa, dtype), (1, 3, 1, 1, (17 << 20) // (256 * dtype.itemsize) + 1, 128, 128)
+    check_sizes(address, bound, dtype, "none", FEW)
+    # With large scores one key has nearly all the weight, and its error is that of its score.
+    check_sizes(address, bound, dtype, "none", (many,), of_queries=0.1)
+
+
+def check_sizes(
+    address: int,
+    sum_bound: float,
+    dtype: torch.dtype,
+    mask: str,
+    cases: Sequence[tuple[int, ...]],
+    of_queries: float = 1.0,
+) -> None:
+    """of_queries: their standard deviation."""
     for number, (batch, heads, kv_heads, rows, keys, depth, columns) in enumerate(cases):
         order = ((0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3))[number % 3]
-        q = apart((batch, heads, rows, depth), dtype, order)
+        q = apart((batch, heads, rows, depth), dtype, order).mul_(of_queries)
         k = apart((batch, kv_heads, keys, depth), dtype, (*order[::-1][1:], 3) if number % 2 else order)
         v = apart((batch, kv_heads, keys, columns), dtype, order)
         values = None
@@ -190,7 +225,7 @@ def check_sizes(address: int, kernel: str, dtype: torch.dtype, mask: str, cases:
         out, sums = run(address, 0.3, q, k, v, values)
         exact, exact_sums = reference(q, k, v, values, 0.3, mask == "causal")
         assert error(out, exact) <= BOUND[dtype]
-        torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=SUM_BOUND[kernel])
+        torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=sum_bound)
 
 
 def reference(
@@ -227,7 +262,7 @@ def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.
     out, sums = run(address, 0.3, q, k, v, mask)
     exact, exact_sums = attend(q, k, v, mask, 0.3, False, nan_rows)
     torch.testing.assert_close(out, exact, rtol=1e-2, atol=4 * BOUND[dtype], equal_nan=True)
-    torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=SUM_BOUND[kernel])
+    torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=sum_bound(kernel, isa, dtype))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -254,7 +289,8 @@ def test_few_queries_meet_special_values(kernel: str, isa: str, dtype: torch.dty
         torch.set_num_threads(before)
     exact, exact_sums = attend(q.double(), k.double(), v.double(), mask, 0.3, False, True)
     torch.testing.assert_close(out.double(), exact.double(), rtol=1e-2, atol=4 * BOUND[dtype], equal_nan=True)
-    torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=2e-5, equal_nan=True)
+    bound = sum_bound(kernel, isa, dtype)
+    torch.testing.assert_close(sums, exact_sums, rtol=1e-4, atol=bound, equal_nan=True)
 
 
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
@@ -291,7 +327,7 @@ def test_scores_that_rise_or_fall_along_the_keys_outgrow_one_base_after_the_othe
     exact, exact_sums = reference(q, k, v, mask, 0.3, False)
     rounding = 70 * 2**-24  # of the largest scores
     assert error(out, exact) <= BOUND[dtype] + rounding
-    torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=SUM_BOUND[kernel])
+    torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=sum_bound(kernel, isa, dtype))
 
 
 def test_every_isa_of_the_table_is_known() -> None:

@@ -1,0 +1,281 @@
+// A few rows of queries by keys, and their weights by values, where these lie.
+//
+// Preconditions: those of decode.h. P is an instance of Problem.
+#pragma once
+
+#include "few_values.h"
+
+#include <bit>
+
+namespace icpu::attention {
+
+// Whether the processor follows runs by itself, and there are registers enough to read rows as runs.
+#if defined(ICPU_FOLLOWS_RUNS) && defined(CPU_CAPABILITY_AVX512)
+inline constexpr bool kFollowsRuns = true;
+#else
+inline constexpr bool kFollowsRuns = false;
+#endif
+
+// Adds up lanes of a and b, each with the sums of 2^(level - 1) keys side by side, to one with those of both.
+template <int level>
+inline ICPU_INLINE Reg<float> fold(Reg<float> a, Reg<float> b) {
+#if defined(CPU_CAPABILITY_AVX512)
+  if constexpr (level == 1) return _mm512_unpacklo_ps(a, b) + _mm512_unpackhi_ps(a, b);
+  if constexpr (level == 2) {
+    const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+    return _mm512_castpd_ps(_mm512_unpacklo_pd(x, y)) + _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
+  }
+  return _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
+#else
+  if constexpr (level == 1) return _mm256_unpacklo_ps(a, b) + _mm256_unpackhi_ps(a, b);
+  if constexpr (level == 2) {
+    const __m256d x = _mm256_castps_pd(a), y = _mm256_castps_pd(b);
+    return _mm256_castpd_ps(_mm256_unpacklo_pd(x, y)) + _mm256_castpd_ps(_mm256_unpackhi_pd(x, y));
+  }
+  return _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31);
+#endif
+}
+
+// Vectors with the sums of 2^(level - 1) keys each, neighbours in order, to one.
+template <int level, int n>
+inline ICPU_INLINE Reg<float> fold_all(const Reg<float> (&sums)[n]) {
+  if constexpr (n == 1) {
+    return sums[0];
+  } else {
+    Reg<float> half[n / 2];
+#pragma GCC unroll 8
+    for (int i = 0; i < n / 2; ++i) half[i] = fold<level>(sums[2 * i], sums[2 * i + 1]);
+    return fold_all<level + 1>(half);
+  }
+}
+
+// body<R>(first row) for groups of at most `most` of `rows` rows.
+template <int most, class Body>
+inline ICPU_INLINE void by_rows(int64_t rows, const Body& body) {
+  if (rows == 1) return body.template operator()<1>(0);
+  for (int64_t r = 0; r < rows; r += most) {
+    if (rows - r <= 2) {
+      body.template operator()<2>(r);
+    } else {
+      body.template operator()<most>(r);
+    }
+  }
+}
+
+template <class P>
+class FewRows {
+  using T = typename P::Value;
+
+ public:
+#if defined(__AVX512BF16__)
+  // Logarithms that are a result are of weights that are not rounded.
+  using Values = std::conditional_t<std::is_same_v<T, bf16> && !P::kSummed, Dots, Floats<T>>;
+#else
+  using Values = Floats<T>;
+#endif
+  using Weight = typename Values::Weight;
+  using Operand = typename Values::Operand;
+
+  static constexpr int64_t kKeys = 128;                 // the most keys of a block, and the distance of rows of scores
+  static constexpr int kAtOnce = kLanes == 16 ? 4 : 2;  // rows whose sums are in registers together
+  static constexpr int kPair = 2 * kLanes;
+  // Pairs of vectors of columns whose sums are in registers together.
+  template <int R>
+  static constexpr int kPairs = kLanes == 16 && R <= 2 ? 4 : 2;
+
+  const int64_t depth, columns;  // rounded up to pairs of vectors
+
+  explicit FewRows(const P& p) : depth(round_up(p.sizes.depth, kPair)), columns(round_up(p.sizes.columns, kPair)), p_(p) {}
+
+  void copy_query(const T* from, float* to) const {
+    for (int64_t k = 0; k < p_.sizes.depth; k += kPair) {
+      const Operand value = Values::load(from + k, p_.sizes.depth - k);
+      Values::keep(to + k, p_.scale < 0 ? Values::negated(value) : value);
+    }
+  }
+
+  // The scores of R queries and `count` keys, at most kLanes, while the values of these keys come. Sums of kLanes / R keys
+  // and R rows are in registers together; their lanes are added up in pairs of keys, pairs of pairs, ...
+  template <int R>
+  ICPU_INLINE void score(const T* keys, int64_t count, const T* values, const float* queries, float* scores) const {
+    constexpr int kTile = kLanes / R, kLevel = std::bit_width(unsigned(kTile));
+    // Keys whose scores are summed before the next ones: with few of them, their rows come one after the other.
+    constexpr int kSome = kLanes == 16 ? 4 : kTile;
+    static_assert(kTile % kSome == 0);
+    Reg<float> parts[R][R];
+#pragma GCC unroll 4
+    for (int t = 0; t < R; ++t) {
+      Reg<float> sums[R][kTile] = {};
+      if constexpr (R == 1 && kLanes == 16) {
+        if (count == kLanes && depth <= kMostChunks * kPair) {
+          score_in_order(keys, values, queries, sums[0]);
+          parts[0][0] = fold_all<1>(sums[0]);
+          continue;
+        }
+      }
+#pragma GCC unroll 4
+      for (int first = 0; first < kTile; first += kSome) {
+        const int64_t before = t * kTile + first;
+        score_some<R, kSome>(keys + before * p_.k.row, count - before, values + before * p_.v.row, queries, sums, first);
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) parts[r][t] = fold_all<1>(sums[r]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const Reg<float> sum = fold_all<kLevel>(parts[r]);
+      std::memcpy(scores + r * kKeys, &sum, sizeof(sum));
+    }
+  }
+
+  // sums = sums * factor + weights @ values, for R rows, while the next keys come. Each block of keys has sums of its own:
+  // chains of additions stay short, and their errors small.
+  template <int R>
+  ICPU_INLINE void weigh(const T* values, int64_t keys, const Weight* weights, const float* factors, float* sums,
+                         const T* next) const {
+    const int64_t width = p_.sizes.columns;
+    const auto whole = [](const T* from) ICPU_INLINE { return Values::load(from); };
+    int64_t c = 0;
+    for (; c + kPairs<R> * kPair <= width; c += kPairs<R> * kPair) {
+      weigh_columns<R, kPairs<R>>(values + c, keys, weights, factors, sums + c, next + c, whole);
+    }
+    for (; kPairs<R> > 2 && c + 2 * kPair <= width; c += 2 * kPair) {
+      weigh_columns<R, 2>(values + c, keys, weights, factors, sums + c, next + c, whole);
+    }
+    for (; c < width; c += kPair) {
+      weigh_columns<R, 1>(values + c, keys, weights, factors, sums + c, next + c,
+                          [&](const T* from) ICPU_INLINE { return Values::load(from, width - c); });
+    }
+  }
+
+ private:
+  static constexpr int kMostChunks = 4;  // pairs of vectors of a row that stay in registers
+
+  // The sums of one query and kLanes keys, whose rows are read one after the other, and each from its start to its end: the
+  // processor sees a stream.
+  ICPU_INLINE void score_in_order(const T* keys, const T* values, const float* queries, Reg<float> (&sums)[kLanes]) const {
+    const int64_t rest = p_.sizes.depth - depth + kPair;
+    [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+      const auto last = [&](const T* from) ICPU_INLINE { return Values::load(from, rest); };
+      const auto whole = [](const T* from) ICPU_INLINE { return Values::load(from); };
+      const int64_t chunks = depth / kPair;
+      if (rest == kPair) {
+        ((chunks == n + 1 ? score_chunks<n + 1>(keys, values, queries, whole, sums) : void()), ...);
+      } else {
+        ((chunks == n + 1 ? score_chunks<n + 1>(keys, values, queries, last, sums) : void()), ...);
+      }
+    }(std::make_integer_sequence<int, kMostChunks>{});
+  }
+
+  // last: loads the last of `chunks` pairs of vectors of a row.
+  template <int chunks, class Last>
+  ICPU_INLINE void score_chunks(const T* keys, const T* values, const float* queries, const Last& last,
+                                Reg<float> (&sums)[kLanes]) const {
+    Operand query[chunks];
+#pragma GCC unroll 4
+    for (int c = 0; c < chunks; ++c) query[c] = Values::kept(queries + c * kPair);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i, keys += p_.k.row, values += p_.v.row) {
+#pragma GCC unroll 4
+      for (int c = 0; c < chunks - 1; ++c) {
+        fetch<1>(values + c * kPair);
+        sums[i] = Values::dot(sums[i], Values::load(keys + c * kPair), query[c]);
+      }
+      fetch<1>(values + (chunks - 1) * kPair);
+      sums[i] = Values::dot(sums[i], last(keys + (chunks - 1) * kPair), query[chunks - 1]);
+    }
+  }
+
+  // Adds the products of R queries and the keys from number `first` of a tile on, at most kSome of `count`.
+  template <int R, int kSome, int kTile>
+  ICPU_INLINE void score_some(const T* keys, int64_t count, const T* values, const float* queries,
+                              Reg<float> (&sums)[R][kTile], int first) const {
+    const int64_t width = p_.sizes.depth;
+    int64_t k = 0;
+    for (; count >= kSome && k + kPair <= width; k += kPair) {
+      Operand query[R];
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) query[r] = Values::kept(queries + r * depth + k);
+#pragma GCC unroll 8
+      for (int i = 0; i < kSome; ++i) {
+        const Operand key = Values::load(keys + i * p_.k.row + k);
+        fetch<R>(values + i * p_.v.row + k);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) sums[r][first + i] = Values::dot(sums[r][first + i], key, query[r]);
+      }
+    }
+    for (; k < width; k += kPair) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kSome; ++i) {
+        if (i >= count) break;
+        const Operand key = Values::load(keys + i * p_.k.row + k, width - k);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+          sums[r][first + i] = Values::dot(sums[r][first + i], key, Values::kept(queries + r * depth + k));
+        }
+      }
+    }
+  }
+
+  template <int R, int n, class Load>
+  ICPU_INLINE void weigh_columns(const T* values, int64_t keys, const Weight* weights, const float* factors, float* sums,
+                                 const T* next, const Load& load) const {
+    constexpr int kTogether = Values::kTogether;
+    Reg<float> sum[R][n][2] = {};
+    const auto add = [&](int64_t key, const auto& row) ICPU_INLINE {
+      typename Values::Together value[n];
+#pragma GCC unroll 4
+      for (int i = 0; i < n; ++i) value[i] = row(i * kPair);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+        for (int i = 0; i < n; ++i) Values::weigh(weights + r * kKeys + key, value[i], sum[r][i]);
+      }
+    };
+    int64_t key = 0;
+    for (; key + kTogether <= keys; key += kTogether, values += kTogether * p_.v.row, next += kTogether * p_.k.row) {
+      add(key, [&](int64_t c) ICPU_INLINE {
+        Operand row[kTogether];
+#pragma GCC unroll 2
+        for (int i = 0; i < kTogether; ++i) {
+          row[i] = load(values + i * p_.v.row + c);
+          fetch<R>(next + i * p_.k.row + c);
+        }
+        return Values::together(row);
+      });
+    }
+    // The last one of an odd number: its weight has a zero beside it, and so must the values have.
+    if (key < keys) {
+      add(key, [&](int64_t c) ICPU_INLINE {
+        Operand row[kTogether] = {load(values + c)};
+        return Values::together(row);
+      });
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int i = 0; i < 2 * n; ++i) {
+        float* const place = sums + r * columns + i * kLanes;
+        const Reg<float> all = fma_reg(load_reg(place), splat_reg(factors[r]), sum[r][i / 2][i % 2]);
+        std::memcpy(place, &all, sizeof(all));
+      }
+    }
+  }
+
+  // Has a pair of vectors come while others are used, for R rows. What lies behind the last row is the next head, or comes
+  // in vain. A processor that follows runs by itself is faster without, unless there is too much work for each vector to
+  // look far enough ahead; then lines come into the L2 cache: into the L1 cache few can be on their way at once.
+  template <int R>
+  static ICPU_INLINE void fetch(const T* from) {
+    if constexpr (kFollowsRuns && R == 1) return;
+    constexpr auto kHint = kFollowsRuns ? _MM_HINT_T1 : _MM_HINT_T0;
+#pragma GCC unroll 2
+    for (int64_t i = 0; i < kPair; i += gemm::kLine / int64_t(sizeof(T))) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + i), kHint);
+    }
+  }
+
+  const P& p_;
+};
+
+}  // namespace icpu::attention
