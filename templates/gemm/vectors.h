@@ -37,8 +37,14 @@ struct Vectors {
   static constexpr bool kNarrows = true;
   static_assert(kDepth % kStep == 0);
 
+  typedef Sum Sums __attribute__((vector_size(4 * kLanes), may_alias));
+
+  // What the sums of a shifted A lose is the same for all blocks of rows that meet the same part of B: the first one
+  // finds it out.
   struct Thread {
-    Thread() {}  // not trivial, so that an object that only lives is no unused variable
+    const Weight* of = nullptr;
+    int64_t depth = 0;
+    Sums shift[vectors];
   };
 
   // Few rows take the same loop, without fetching: B streams from memory.
@@ -52,31 +58,35 @@ struct Vectors {
 
     static void panel(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth) {
       Nothing nothing;
+      Vectors::Thread thread;
       for (int64_t k = 0; k < depth; k += kDepth) {
-        multiply(a + k * kBlock, b + k * kColumns, c, rows, std::min<int64_t>(kDepth, depth - k), k > 0, nothing);
+        multiply(thread, a + k * kBlock, b + k * kColumns, c, rows, std::min<int64_t>(kDepth, depth - k), k > 0, nothing);
       }
     }
   };
 
   template <class Meanwhile>
-  static void block(Thread&, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
+  static void block(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
                     Meanwhile& meanwhile) {
-    multiply(a, b, c, rows, depth, accumulate, meanwhile);
+    multiply(thread, a, b, c, rows, depth, accumulate, meanwhile);
   }
 
   // The same for the first `width` columns of a panel. Lower blocks are few: they compute whole panels.
   template <class Meanwhile>
-  static void narrow_block(Thread&, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t width, int64_t depth,
-                           bool accumulate, Meanwhile& meanwhile) {
-    if (rows < kBlock || width > (vectors - 1) * kLanes) return multiply(a, b, c, rows, depth, accumulate, meanwhile);
+  static void narrow_block(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t width,
+                           int64_t depth, bool accumulate, Meanwhile& meanwhile) {
+    if (rows < kBlock || width > (vectors - 1) * kLanes) {
+      return multiply(thread, a, b, c, rows, depth, accumulate, meanwhile);
+    }
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-      ((ceil_div(width, kLanes) == n + 1 ? multiply_rows<kBlock, n + 1>(a, b, c, depth, accumulate, meanwhile) : void()), ...);
+      ((ceil_div(width, kLanes) == n + 1 ? multiply_rows<kBlock, n + 1, false>(thread, a, b, c, depth, accumulate, meanwhile)
+                                     : void()),
+       ...);
     }(std::make_integer_sequence<int, vectors - 1>{});
   }
 
  private:
   static constexpr int64_t kLinesAtOnce = 16, kLeastPiece = 16;
-  typedef Sum Sums __attribute__((vector_size(4 * kLanes), may_alias));
 
   struct Nothing {
     int64_t lines() const { return 0; }
@@ -84,17 +94,24 @@ struct Vectors {
   };
 
   template <class Meanwhile>
-  static ICPU_INLINE void multiply(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
-                                   Meanwhile& meanwhile) {
+  static ICPU_INLINE void multiply(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth,
+                                   bool accumulate, Meanwhile& meanwhile) {
+    if constexpr (Products::kShifted) {
+      if (rows == kBlock && b == thread.of && depth == thread.depth) {
+        return multiply_rows<kBlock, vectors, true>(thread, a, b, c, depth, accumulate, meanwhile);
+      }
+    }
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-      ((rows == n + 1 ? multiply_rows<n + 1, vectors>(a, b, c, depth, accumulate, meanwhile) : void()), ...);
+      ((rows == n + 1 ? multiply_rows<n + 1, vectors, false>(thread, a, b, c, depth, accumulate, meanwhile) : void()), ...);
     }(std::make_integer_sequence<int, kBlock>{});
   }
 
   // R rows by V vectors. The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines
   // of B are fetched between pieces of it: not too many at once, and in few pieces, as each end is a branch mispredicted.
-  template <int R, int V, class Meanwhile>
-  static void multiply_rows(const Element* a, const Weight* b, Sum* c, int64_t depth, bool accumulate, Meanwhile& meanwhile) {
+  // known: whether `thread` has what the sums lose.
+  template <int R, int V, bool known, class Meanwhile>
+  static void multiply_rows(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t depth, bool accumulate,
+                            Meanwhile& meanwhile) {
     const int64_t steps = depth / kPair, lines = meanwhile.lines();
     int64_t piece = steps, lines_of_piece = 0;
     if (lines > 0) {
@@ -103,13 +120,13 @@ struct Vectors {
     }
     Sums sum[R][V], shift[V];
 #pragma GCC unroll 3
-    for (int j = 0; j < V; ++j) shift[j] = Sums{};
+    for (int j = 0; j < V; ++j) shift[j] = known ? thread.shift[j] : Sums{};
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 3
       for (int j = 0; j < V; ++j) sum[r][j] = Sums{};
     }
-    const Weight* const end = b + depth * kColumns;
+    const Weight *const first = b, *const end = b + depth * kColumns;
     while (b < end) {
       meanwhile.fetch(lines_of_piece);
       const Weight* const stop = std::min(b + piece * kPair * kColumns, end);
@@ -118,7 +135,7 @@ struct Vectors {
         decltype(Products::line(b)) line[V];
 #pragma GCC unroll 3
         for (int j = 0; j < V; ++j) line[j] = Products::line(b + kLanes * kPair * j);
-        if constexpr (Products::kShifted) {
+        if constexpr (Products::kShifted && !known) {
 #pragma GCC unroll 3
           for (int j = 0; j < V; ++j) shift[j] = Products::dot(shift[j], Products::shift(), line[j]);
         }
@@ -129,6 +146,12 @@ struct Vectors {
           for (int j = 0; j < V; ++j) sum[r][j] = Products::dot(sum[r][j], value, line[j]);
         }
       }
+    }
+    if constexpr (Products::kShifted && !known && V == vectors) {
+      thread.of = first;
+      thread.depth = depth;
+#pragma GCC unroll 3
+      for (int j = 0; j < V; ++j) thread.shift[j] = shift[j];
     }
     // Each part of the depth has a sum of its own: chains of additions stay short, and their errors small.
 #pragma GCC unroll 8
