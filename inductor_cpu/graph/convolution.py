@@ -136,12 +136,31 @@ def is_depthwise(conv: fx.Node) -> bool:
     return alone and kernel[2:].numel() > 1 and groups >= _LEAST_CHANNELS
 
 
-def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, int, torch.dtype]:
-    """(windows or None when unknown, pixels of a window, channels, output channels, dtype)."""
+def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, int, torch.dtype, float]:
+    """(windows or None when unknown, pixels of a window, channels, output channels, dtype, the share of their pixels that
+    lies inside of the image)."""
     shape, kernel = fake(conv).shape, fake(args_of(conv)[1])
     rows = shape[0] * shape[2] * shape[3]
     known = rows if isinstance(rows, int) else None
-    return known, kernel.shape[2:].numel(), kernel.shape[1], kernel.shape[0], kernel.dtype
+    return known, kernel.shape[2:].numel(), kernel.shape[1], kernel.shape[0], kernel.dtype, share_inside(conv)
+
+
+def share_inside(conv: fx.Node) -> float:
+    """How much of the pixels of all dilated windows lies inside of the image; 1 for windows of neighbours, which reach
+    outside in small images only, and where a size is unknown."""
+    x, weight, _, strides, paddings, dilations = args_of(conv)[:6]
+    if all(dilation == 1 for dilation in dilations) or any(not isinstance(n, int) for n in fake(x).shape[2:]):
+        return 1.0
+    share = 1.0
+    for dim, (stride, padding, dilation) in enumerate(zip(strides, paddings, dilations, strict=True), start=2):
+        size, pixels, places = fake(x).shape[dim], fake(weight).shape[dim], fake(conv).shape[dim]
+        inside = sum(
+            0 <= place * stride - padding + pixel * dilation < size
+            for place in range(places)
+            for pixel in range(pixels)
+        )
+        share *= inside / (pixels * places)
+    return share
 
 
 def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:

@@ -46,7 +46,7 @@ from inductor_cpu.ir.windows import Pieces, pieces_of
 MicroKernelChoice = Callable[[int | None, int | None, int | None, torch.dtype, torch.dtype], str | None]
 
 #: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype).
-ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype], str | None]
+ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype, float], str | None]
 
 
 def use_micro_kernel(

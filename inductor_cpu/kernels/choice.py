@@ -62,13 +62,14 @@ class ProductChoice:
         return decision.implementation if decision.implementation in MICRO_KERNELS else None
 
     def convolution_kernel(
-        self, rows: int | None, window: int, channels: int, columns: int, dtype: torch.dtype
+        self, rows: int | None, window: int, channels: int, columns: int, dtype: torch.dtype, inside: float
     ) -> str | None:
-        """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
+        """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy. inside:
+        how much of all windows lies in the image."""
         kernel = self.micro_kernel(rows, window * channels, columns, dtype)
         if kernel is None:
             return None
-        windows = linear.Windows(rows, window, channels, columns)
+        windows = linear.Windows(rows, window, channels, columns, inside)
         wins = linear.wins_convolution(kernel, windows, self._blocking, self._target.features)
         return kernel if wins else None
 

@@ -103,6 +103,10 @@ _CONVOLUTIONS: Mapping[str, str | None] = {
     "fma_f16_avx2": "avx_ne_convert",
 }
 
+#: The micro kernels that multiply what lies outside of an image, too. oneDNN leaves it out, and is 1.3 times as fast where
+#: 0.77 of dilated windows lie inside, 2.4 times where 0.4 do.
+_LEAST_INSIDE: Mapping[str, float] = {"dot_bf16": 0.8}
+
 #: The micro kernels that are several times as fast as the BLAS, on CPUs without a feature: those without instructions
 #: for a type.
 _PER_CALL: Mapping[str, str] = {name: feature for name, feature in _CONVOLUTIONS.items() if feature is not None}
@@ -145,12 +149,13 @@ def choose_own(shape: Shape, micro_kernels: Collection[str], blocking: Blocking)
 @dataclass(frozen=True)
 class Windows:
     """A convolution as a product: how many windows there are (None: unknown), the pixels of one, the channels of a
-    pixel, and the columns of the weight."""
+    pixel, the columns of the weight, and how much of all windows lies inside of the image."""
 
     rows: int | None
     pixels: int
     channels: int
     columns: int
+    inside: float = 1.0
 
 
 def wins_convolution(name: str, windows: Windows, blocking: Blocking, features: Collection[str]) -> bool:
@@ -159,6 +164,8 @@ def wins_convolution(name: str, windows: Windows, blocking: Blocking, features: 
         return splitting_pays(windows.pixels, windows.channels, windows.columns, blocking)
     if name in _MOST_PIXELS:
         return windows.pixels == 1 and (windows.rows or 0) <= _MOST_PIXELS[name]
+    if windows.inside < _LEAST_INSIDE.get(name, 0.0):
+        return False
     return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features
 
 

@@ -220,6 +220,7 @@ def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(
 ) -> None:
     skip_unless_own(dtype)
     monkeypatch.setattr("inductor_cpu.kernels.linear.splitting_pays", lambda *_: True)
+    monkeypatch.setattr("inductor_cpu.kernels.linear._LEAST_INSIDE", {})
     channels, columns, window, (batch, height, width) = CONVOLUTIONS[name]
     torch.manual_seed(0)
     module = prepare(Block(channels, columns, *window)).to(dtype)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
+from inductor_cpu.graph.convolution import share_inside
 from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION
 from tests.graph.harness import CONV, CONV_ADD, CONV_TRANSPOSE, aten, check, compile_passed, skip_unless_supported
 
@@ -299,3 +301,24 @@ def test_sizes_from_data_after_a_convolution() -> None:
     net = Net(nn.Conv2d(4, 4, 3), lambda y: y[y > 0] * 2)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         check(net, torch.randn(2, 4, 6, 6))
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "stride", "padding", "dilation"),
+    [
+        ((9, 9), (3, 3), 1, 1, 1),
+        ((65, 65), (3, 3), 1, 12, 12),
+        ((65, 33), (3, 5), 2, 36, (12, 7)),
+        ((9, 5), (2, 1), 1, 0, 3),
+    ],
+)
+def test_the_share_of_dilated_windows_inside_of_an_image_is_counted(
+    size: tuple[int, int], window: tuple[int, int], stride: int, padding: int, dilation: int | tuple[int, int]
+) -> None:
+    image, ones = torch.ones(2, 1, *size), torch.ones(3, 1, *window)
+    gm = make_fx(lambda x, w: functional.conv2d(x, w, None, stride, padding, dilation), tracing_mode="fake")(
+        image, ones
+    )
+    (node,) = gm.graph.find_nodes(op="call_function", target=aten.convolution.default)
+    counted = functional.conv2d(image, ones, None, stride, padding, dilation).mean().item() / ones[0].numel()
+    assert share_inside(node) == (1.0 if dilation == 1 else pytest.approx(counted))

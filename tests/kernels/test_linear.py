@@ -16,12 +16,14 @@ from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.linear import (
     PerCall,
     Shape,
+    Windows,
     candidates,
     choose,
     loops_pay,
     operands_per_call,
     own_kernels,
     pays_per_call,
+    wins_convolution,
 )
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
@@ -249,3 +251,11 @@ def test_a_matrix_is_never_packed_for_one_row(name: str) -> None:
 def test_small_products_were_seen_to_pay_with_avx512_on_cpus_of_amd(isa: str, name: str, small: bool) -> None:
     (level,) = (level for level in ISAS if level.name == isa)
     assert (blocking_for(replace(detect(), isa=level, cpu_name=name)).small_work_per_call is not None) == small
+
+
+def test_dilated_windows_that_lie_outside_of_the_image_are_left_to_a_library_that_skips_them() -> None:
+    blocking = blocking_for(detect())
+    inside, outside = (Windows(4225, 9, 512, 256, share) for share in (1.0, 0.77))
+    assert wins_convolution("dot_bf16", inside, blocking, ())
+    assert not wins_convolution("dot_bf16", outside, blocking, ())
+    assert wins_convolution("fma_f16", outside, blocking, ())
