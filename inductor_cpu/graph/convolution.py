@@ -137,8 +137,8 @@ def is_depthwise(conv: fx.Node) -> bool:
 
 
 def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, int, torch.dtype, float]:
-    """(windows or None when unknown, pixels of a window, channels, output channels, dtype, the share of all windows that
-    lies inside of the image)."""
+    """(windows or None when unknown, pixels of a window, channels, output channels, dtype, the share of all windows
+    that lies inside of the image)."""
     shape, kernel = fake(conv).shape, fake(args_of(conv)[1])
     rows = shape[0] * shape[2] * shape[3]
     known = rows if isinstance(rows, int) else None

@@ -103,8 +103,8 @@ _CONVOLUTIONS: Mapping[str, str | None] = {
     "fma_f16_avx2": "avx_ne_convert",
 }
 
-#: From which share of dilated windows inside of the image on micro kernels win. They multiply what lies outside, too; oneDNN
-#: leaves it out, and is 1.3 times as fast where 0.77 lies inside, 2.4 times where 0.4 does.
+#: From which share of dilated windows inside of the image on micro kernels win. They multiply what lies outside, too;
+#: oneDNN leaves it out, and is 1.3 times as fast where 0.77 lies inside, 2.4 times where 0.4 does.
 _LEAST_INSIDE: Mapping[str, float] = {"dot_bf16": 0.8}
 
 #: The micro kernels that are several times as fast as the BLAS, on CPUs without a feature: those without instructions
