@@ -180,6 +180,19 @@ def test_infinities_and_nan_stay_in_their_rows(row: MicroKernel) -> None:
         torch.testing.assert_close(out, exact, rtol=1e-4, atol=1e-3 * depth, equal_nan=True)
 
 
+def test_a_value_near_the_largest_float_meets_small_weights_without_overflow(row: MicroKernel) -> None:
+    if not row.dtype.is_floating_point:
+        return
+    depth, large = 2 * row.step + 1, 2.0 ** (14 if row.dtype == torch.float16 else 126)
+    weight = (torch.randint(0, 2, (row.columns + 1, depth)) * 2 - 1).to(row.weight)
+    for rows in (1, 2, 7, 40):
+        a = torch.zeros(rows, depth, dtype=row.dtype)
+        a[:, 5] = large
+        out = torch.zeros(rows, row.columns + 1)
+        multiply(row, a, weight, out, None)
+        torch.testing.assert_close(out, (a.double() @ weight.double().t()).float(), rtol=1e-6, atol=0)
+
+
 def test_extremes_of_integers_are_exact(row: MicroKernel) -> None:
     lowest, highest = (
         (-128, 127) if row.dtype.is_floating_point else (torch.iinfo(row.dtype).min, torch.iinfo(row.dtype).max)
