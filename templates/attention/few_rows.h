@@ -107,7 +107,7 @@ class FewRows {
     for (int t = 0; t < R; ++t) {
       Reg<float> sums[R][kTile] = {};
       if constexpr (R == 1 && kLanes == 16) {
-        if (count == kLanes && depth <= kMostChunks * kPair) {
+        if (count == kLanes && depth <= kMostChunks * kPair && (kMaskedLoads || depth == p_.sizes.depth)) {
           score_in_order(keys, values, queries, sums[0]);
           parts[0][0] = fold_all<1>(sums[0]);
           continue;
@@ -150,20 +150,18 @@ class FewRows {
 
  private:
   static constexpr int kMostChunks = 4;  // pairs of vectors of a row that stay in registers
+  // Whether the end of a row is loaded as fast as the rest.
+  static constexpr bool kMaskedLoads = kLanes == 16 && (std::is_same_v<T, float> || std::is_same_v<T, bf16>);
 
   // The sums of one query and kLanes keys, whose rows are read one after the other, and each from its start to its end: the
   // processor sees a stream.
   ICPU_INLINE void score_in_order(const T* keys, const T* values, const float* queries, Reg<float> (&sums)[kLanes]) const {
     const int64_t rest = p_.sizes.depth - depth + kPair;
+    const auto last = [&](const T* from) ICPU_INLINE {
+      return kMaskedLoads ? Values::load(from, rest) : Values::load(from);
+    };
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-      const auto last = [&](const T* from) ICPU_INLINE { return Values::load(from, rest); };
-      const auto whole = [](const T* from) ICPU_INLINE { return Values::load(from); };
-      const int64_t chunks = depth / kPair;
-      if (rest == kPair) {
-        ((chunks == n + 1 ? score_chunks<n + 1>(keys, values, queries, whole, sums) : void()), ...);
-      } else {
-        ((chunks == n + 1 ? score_chunks<n + 1>(keys, values, queries, last, sums) : void()), ...);
-      }
+      ((depth / kPair == n + 1 ? score_chunks<n + 1>(keys, values, queries, last, sums) : void()), ...);
     }(std::make_integer_sequence<int, kMostChunks>{});
   }
 
