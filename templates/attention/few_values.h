@@ -165,8 +165,11 @@ struct Dots {
   }
 
   static void put_in_order(Reg<float> (&sum)[2]) {
+    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+    const __m512i second = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
     const Reg<float> low = sum[0], high = sum[1];
-    for (int i = 0; i < 32; ++i) sum[i / 16][i % 16] = (i % 8 < 4 ? low : high)[i / 8 * 4 + i % 4];
+    sum[0] = _mm512_permutex2var_ps(low, first, high);
+    sum[1] = _mm512_permutex2var_ps(low, second, high);
   }
 };
 #endif
