@@ -13,6 +13,7 @@ from torch import nn
 import inductor_cpu
 from inductor_cpu.graph.convolution import unsupported_dtype
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.kernels.choice import ProductChoice
 from inductor_cpu.kernels.linear import (
     PerCall,
     Shape,
@@ -259,3 +260,11 @@ def test_dilated_windows_that_lie_outside_of_the_image_are_left_to_a_library_tha
     assert wins_convolution("dot_bf16", inside, blocking, ())
     assert not wins_convolution("dot_bf16", outside, blocking, ())
     assert wins_convolution("fma_f16", outside, blocking, ())
+
+
+def test_the_choice_for_a_graph_knows_how_much_of_its_windows_lies_inside() -> None:
+    choice = ProductChoice(detect(), split_float32=True, prepack=True, trials=None)
+    kernels = [choice.convolution_kernel(4225, 9, 512, 256, torch.bfloat16, share) for share in (1.0, 0.5)]
+    if kernels[0] != "dot_bf16":
+        pytest.skip("another kernel, or a library, multiplies bf16 on this CPU")
+    assert kernels == ["dot_bf16", None]
