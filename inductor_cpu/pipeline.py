@@ -38,7 +38,7 @@ from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
 from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Strips, kernels_of
 from inductor_cpu.ir.loop_nest import LoopNest
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
+from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS, pack
 from inductor_cpu.ir.nodes import Extern, Program, Templated
 from inductor_cpu.ir.operators import PACKED_LINEAR
 from inductor_cpu.ir.plan import REDZONE, ExecutionPlan, KernelSource
@@ -238,8 +238,10 @@ class _Trials:
         return unsupported_dtype(dtype, "linear") is None
 
     def own_linear(self, shape: linear.Shape, name: str) -> Callable[[], object]:
-        """A call of a micro kernel on random data."""
+        """A call of a micro kernel, or of loops, on random data."""
         x, weight = linear.operands(shape)
+        if name == BY_LOOPS:
+            return self.own_product(x, weight.mT.contiguous(), name)
         packed = pack(MICRO_KERNELS[name], weight)
 
         def multiply(x: torch.Tensor, packed: torch.Tensor) -> tuple[torch.Tensor]:

@@ -4,6 +4,7 @@ activation(view(addmm(b, x, permute(w))))  ->  view(_linear_pointwise(x, packed(
 mm(x, permute(w))                          ->  _linear_pointwise(x, packed(w))
 addmm(b, x, w), mm(x, w)                   ->  the same with packed(permute(w))
 mm(x, permute(cast(w)))                    ->  packed_linear(x, packed(w)) where w is int8
+addmm(b, x, w) with few columns            ->  a sum over the depth (`by_loops.py`)
 view(linear(x)) + other                    ->  view(_linear_pointwise.binary(x, view(other), packed(w), b, "add"))
 """
 
@@ -16,6 +17,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from inductor_cpu.graph.by_loops import multiply_by_loops
 from inductor_cpu.graph.convolution import Refusal, unsupported_dtype
 from inductor_cpu.graph.edit import (
     RESHAPES,
@@ -34,7 +36,7 @@ from inductor_cpu.graph.post_ops import binary_post_op
 from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason, read_otherwise
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -73,7 +75,10 @@ def pack_linears(
         if reason is not None:
             refused.append(Refusal(node.name, reason))
             continue
-        if own is not None:
+        if own == BY_LOOPS:
+            with gm.graph.inserting_before(node):
+                multiply_by_loops(gm.graph, node, weight_is_static=True)
+        elif own is not None:
             _use_micro_kernel(gm.graph, node, own)
         else:
             _pack(gm.graph, node)
@@ -121,7 +126,7 @@ def known(size: int | torch.SymInt) -> int | None:
 
 
 def _choose(product: fx.Node, micro_kernel: MicroKernelChoice) -> str | None:
-    """The micro kernel for a product: one that reads bytes if the weight is a cast of bytes."""
+    """The micro kernel for a product, one that reads bytes if the weight is a cast of bytes, or `BY_LOOPS`."""
     shape = product_shape(product)
     if is_cast_of_bytes(operands(product)[2]) and (own := micro_kernel(*shape, torch.int8)) is not None:
         return own

@@ -1,6 +1,6 @@
 """Matrix products with a second operand that is not static, and products of batches, by a kernel of our own.
 
-mm(x, w)        ->  packed_linear(x, packed(permute(w))), or sum(x[..., None] * w) with few rows
+mm(x, w)        ->  packed_linear(x, packed(permute(w))), or a sum over the depth (`by_loops.py`)
 addmm(b, x, w)  ->  packed_linear(x, packed(permute(w)), None, b)
 bmm(x, w)       ->  packed_bmm(x, packed(permute(w)), None), also with a static w
 baddbmm(a, ...) ->  packed_bmm(x, packed(permute(w)), a, beta, alpha)
@@ -18,11 +18,12 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from inductor_cpu.graph.by_loops import multiply_by_loops
 from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number, size_of
 from inductor_cpu.graph.linear import PRODUCTS, known, operands, product_shape, transposed, why_not_a_linear
 from inductor_cpu.graph.products import MicroKernelChoice, pack, use_micro_kernel
 from inductor_cpu.graph.weights import growth_reason, read_otherwise
-from inductor_cpu.ir.micro_kernels import BY_LOOPS
+from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
 from inductor_cpu.ir.operators import PACKED_BMM
 
 _BATCHES = (aten.bmm.default, aten.baddbmm.default)
@@ -50,15 +51,31 @@ def pack_per_call(
             if is_call(node, _BATCHES) and args_of(node)[-1] not in weights:
                 count += _pack_batch(gm.graph, node, per_call)
             elif is_call(node, _BATCHES) and _may_keep(args_of(node)[-1], weights, once):
-                count += _pack_batch(gm.graph, node, _of_linears(static))
+                count += _pack_batch(gm.graph, node, _of_linears(static, per_call))
             elif is_call(node, PRODUCTS) and operands(node)[2] not in weights:
                 count += _pack(gm.graph, node, per_call)
     gm.graph.eliminate_dead_code()
     return count
 
 
-def _of_linears(choice: MicroKernelChoice) -> PerCallChoice:
-    return lambda rows, inner, columns, dtype, *_: choice(rows, inner, columns, dtype, dtype)
+def _of_linears(static: MicroKernelChoice, per_call: PerCallChoice) -> PerCallChoice:
+    """The choice for a static operand: as for a linear, loops only where all products together are worth it."""
+
+    def choose(
+        rows: int | None,
+        inner: int | None,
+        columns: int | None,
+        dtype: torch.dtype,
+        batch: int | None,
+        transposed: bool,
+    ) -> str | None:
+        own = static(rows, inner, columns, dtype, dtype)
+        if own in MICRO_KERNELS:
+            return own
+        other = per_call(rows, inner, columns, dtype, batch, transposed)
+        return other if other == BY_LOOPS else None
+
+    return choose
 
 
 def _may_keep(weight: fx.Node, weights: frozenset[fx.Node], once: bool) -> bool:
@@ -74,26 +91,10 @@ def _pack(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> bool:
     if name is None:
         return False
     if name == BY_LOOPS:
-        _multiply_by_loops(graph, product)
+        multiply_by_loops(graph, product)
         return True
     use_micro_kernel(graph, product, x, transposed(graph, weight), None, bias, name)
     return True
-
-
-def _multiply_by_loops(graph: fx.Graph, product: fx.Node) -> None:
-    """Put a sum over products of floats in the place of a matrix product; rounded once."""
-    *added, x, weight = args_of(product)
-    beta, alpha = (product.kwargs.get(factor, 1) for factor in ("beta", "alpha"))
-    x, weight = (add(graph, aten._to_copy.default, operand, dtype=torch.float32) for operand in (x, weight))
-    left, right = add(graph, aten.unsqueeze.default, x, -1), add(graph, aten.unsqueeze.default, weight, -3)
-    total = add(graph, aten.sum.dim_IntList, add(graph, aten.mul.Tensor, left, right), [-2])
-    if alpha != 1:
-        total = add(graph, aten.mul.Scalar, total, alpha)
-    if added and beta != 0:
-        term = add(graph, aten._to_copy.default, added[0], dtype=torch.float32)
-        total = add(graph, aten.add.Tensor, total, term if beta == 1 else add(graph, aten.mul.Scalar, term, beta))
-    value = fake(product)
-    product.replace_all_uses_with(add(graph, aten._to_copy.default, total, dtype=value.dtype, value=value))
 
 
 def _has_sizes(weight: fx.Node) -> bool:
@@ -119,7 +120,7 @@ def _pack_batch(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> boo
     if name is None:
         return False
     if name == BY_LOOPS:
-        _multiply_by_loops(graph, product)
+        multiply_by_loops(graph, product)
         return True
     packed = pack(graph, add(graph, aten.permute.default, weight, [0, 2, 1]), name)
     terms = (*added, beta, alpha) if added and beta != 0 else (None, 0, alpha)

@@ -42,7 +42,7 @@ from inductor_cpu.ir.operators import (
 from inductor_cpu.ir.windows import Pieces, pieces_of
 
 #: (rows, inner size, columns, each None when unknown, dtype, that of the weight) -> the micro kernel that should
-#: compute a product, or None.
+#: compute a product, `BY_LOOPS`, or None.
 MicroKernelChoice = Callable[[int | None, int | None, int | None, torch.dtype, torch.dtype], str | None]
 
 #: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype).

@@ -28,7 +28,7 @@ class Trials(Protocol):
         """Whether oneDNN computes linears of a dtype on this CPU."""
 
     def own_linear(self, shape: linear.Shape, name: str) -> Callable[[], object]:
-        """A call of a micro kernel on random data of a shape."""
+        """A call of a micro kernel, or of `BY_LOOPS`, on random data of a shape."""
 
     def own_product(self, x: torch.Tensor, weight: torch.Tensor, name: str) -> Callable[[], object]:
         """A call of a micro kernel, or of `BY_LOOPS`, that packs weight at each call."""
@@ -57,9 +57,9 @@ class ProductChoice:
         dtype: torch.dtype,
         weight: torch.dtype | None = None,
     ) -> str | None:
-        """The micro kernel that computes a linear; None for a library. weight: its dtype if it is another one."""
+        """The micro kernel that computes a linear, or `BY_LOOPS`; None for a library. weight: its dtype if another."""
         decision = self._decide(linear.Shape(rows, inner, columns, dtype, weight or dtype))
-        return decision.implementation if decision.implementation in MICRO_KERNELS else None
+        return decision.implementation if decision.implementation in (*MICRO_KERNELS, BY_LOOPS) else None
 
     def convolution_kernel(
         self, rows: int | None, window: int, channels: int, columns: int, dtype: torch.dtype, inside: float
@@ -67,7 +67,7 @@ class ProductChoice:
         """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy. inside:
         how much of all windows lies in the image."""
         kernel = self.micro_kernel(rows, window * channels, columns, dtype)
-        if kernel is None:
+        if kernel is None or kernel == BY_LOOPS:
             return None
         windows = linear.Windows(rows, window, channels, columns, inside)
         wins = linear.wins_convolution(kernel, windows, self._blocking, self._target.features)
@@ -120,9 +120,8 @@ class ProductChoice:
             usable = usable_micro_kernels(self._target)
             if not self._split_float32:
                 usable -= {"split_f32"}
-            measured = self._measured(shape, linear.own_kernels(shape, usable, self._blocking)[:2])
-            own = None if measured else linear.choose_own(shape, usable, self._blocking)
-            self._decisions[shape] = own or linear.choose(shape, measured)
+            own = linear.own_kernels(shape, usable, self._blocking)[:2] or [BY_LOOPS]
+            self._decisions[shape] = linear.choose_linear(shape, usable, self._blocking, self._measured(shape, own))
         return self._decisions[shape]
 
     def _measured(self, shape: linear.Shape, own: Sequence[str]) -> Mapping[str, float] | None:

@@ -87,6 +87,9 @@ TABLE: tuple[Row, ...] = (
     Row(torch.float16, 0, {"onednn": 2, "blas": 1}),
 )
 
+#: Why loops compute a product.
+SMALL = "over before a library has begun, with what is around it fused"
+
 #: The others fuse what follows, so the BLAS must be faster by more than this.
 _MARGIN = 0.95
 
@@ -122,6 +125,31 @@ _LEAST_WORK_PER_CALL: Mapping[str, int] = {"fma_f32": 1 << 25, "fma_f32_avx2": 1
 
 #: Smaller results leave a second thread without work, where the BLAS shares the depth.
 _LEAST_RESULTS_PER_CALL = 1 << 13
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Up to how many multiplications a product is small: each of a batch, or all together."""
+
+    each: int
+    together: int
+
+
+#: (both operands are matrices, the second one lies transposed) -> up to where loops are as fast as a library, which
+#: begins 2 us later in float32, 15 us in bf16, and takes 10 to 60 ns for each of a batch. Vectors of columns that lie
+#: transposed are gathers.
+_SMALL: Mapping[tuple[bool, bool], _Limits] = {
+    (True, False): _Limits(512, 1 << 15),
+    (True, True): _Limits(64, 1 << 12),
+    (False, False): _Limits(64, 1 << 16),
+    (False, True): _Limits(64, 1 << 16),
+}
+
+#: Up to so many with a static, narrow weight: a call of oneDNN's packed linear begins 17 us later than a loop.
+_MOST_WORK_OF_NARROW = 1 << 17
+
+#: From this depth on a single column of a weight is summed as fast as rows come, however many there are.
+_LEAST_DEPTH_OF_COLUMN = 64
 
 #: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, and start sooner, which
 #: small images gain by: up to how many windows. On AVX2 oneDNN is up to a fifth faster from 56 x 56 windows on.
@@ -174,6 +202,8 @@ def choose_per_call(
 ) -> Decision:
     """A micro kernel that packs the second operand at each call, loops, or "blas", by the table. features: of the
     CPU."""
+    if is_small(product):
+        return Decision(BY_LOOPS, SMALL)
     own = choose_own(product.shape, micro_kernels, blocking)
     if own is not None and loops_pay(own.implementation, product, features):
         return Decision(BY_LOOPS, "few rows of a type without instructions, which loops convert as they read")
@@ -196,8 +226,9 @@ def pays_per_call(name: str, shape: Shape, blocking: Blocking, features: Collect
 
 
 def may_be_loops(product: PerCall) -> bool:
-    """Whether so few rows take part that loops may be the fastest: they convert the second operand once for each."""
-    return product.shape.typical[0] <= _MOST_ROWS_BY_LOOPS
+    """Whether so few rows take part that loops may be the fastest, which convert the second operand once for each, or
+    so little is multiplied."""
+    return product.shape.typical[0] <= _MOST_ROWS_BY_LOOPS or is_small(product)
 
 
 def loops_pay(name: str, product: PerCall, features: Collection[str]) -> bool:
@@ -207,6 +238,32 @@ def loops_pay(name: str, product: PerCall, features: Collection[str]) -> bool:
     return imitated and may_be_loops(product) and not dot
 
 
+def is_small(product: PerCall) -> bool:
+    """Whether so little is multiplied, in all or by each of a batch, that a library, which begins later, and what
+    follows it, a pass over memory of its own, take longer than loops."""
+    rows, inner, columns = product.shape.rows, product.shape.inner, product.shape.columns
+    if inner == 1:
+        return True
+    if rows is None or inner is None or columns is None:
+        return False
+    limits = _SMALL[1 not in (rows, columns), product.transposed]
+    work = rows * inner * columns
+    return work <= limits.each or (product.batch is not None and product.batch * work <= limits.together)
+
+
+def is_narrow(shape: Shape, blocking: Blocking) -> bool:
+    """Whether a linear with a static weight leaves most of a micro kernel's tile empty, and loops beat a library."""
+    if shape.inner is None or shape.columns is None:
+        return False
+    if shape.dtype != shape.weight or not shape.dtype.is_floating_point:
+        return False
+    if min(shape.inner, shape.columns) >= blocking.least_size:
+        return False
+    if shape.inner == 1 or (shape.columns == 1 and shape.inner >= _LEAST_DEPTH_OF_COLUMN):
+        return True
+    return shape.rows is not None and shape.rows * shape.inner * shape.columns < _MOST_WORK_OF_NARROW
+
+
 def splitting_pays(window: int, channels: int, columns: int, blocking: Blocking) -> bool:
     """Whether a convolution of floats is faster by bf16 parts than by oneDNN, as measured on the layers of ResNet-50,
     MobileNetV3 and ConvNeXt: a pixel is split once for each window that it is in, which many columns make up for.
@@ -214,6 +271,17 @@ def splitting_pays(window: int, channels: int, columns: int, blocking: Blocking)
     window: pixels of a window.
     """
     return channels >= blocking.split_channels and (window == 1 or columns >= blocking.split_columns)
+
+
+def choose_linear(
+    shape: Shape, micro_kernels: Collection[str], blocking: Blocking, measured: Mapping[str, float] | None
+) -> Decision:
+    """Who computes a linear with a static weight. measured: seconds for each candidate, which then decide."""
+    if measured:
+        return choose(shape, measured)
+    if is_narrow(shape, blocking):
+        return Decision(BY_LOOPS, SMALL)
+    return choose_own(shape, micro_kernels, blocking) or choose(shape)
 
 
 def choose(shape: Shape, measured: Mapping[str, float] | None = None) -> Decision:

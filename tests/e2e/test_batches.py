@@ -25,6 +25,7 @@ SIZES = ((1, 1, 1, 16), (3, 5, 16, 20), (6, 33, 40, 70), (2, 17, 100, 48), (5, 4
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pack at each call, also where a library is faster, and however small."""
     monkeypatch.setattr("inductor_cpu.kernels.linear.pays_per_call", lambda *_: True)
+    monkeypatch.setattr("inductor_cpu.kernels.linear.is_small", lambda *_: False)
 
 
 class Weighted(nn.Module):
@@ -297,7 +298,7 @@ def added(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_few_rows_of_f16_are_multiplied_by_one_kernel_of_loops(transposed: bool, rows: int) -> None:
     torch.manual_seed(0)
-    a, b = torch.randn(3, rows, 100).half(), torch.randn(3, 100, 70).half()
+    a, b = torch.randn(3, rows, 1000).half(), torch.randn(3, 1000, 70).half()
     b = b.mT.contiguous().mT if transposed else b
     c, bias = torch.randn(3, 1, 70).half(), torch.randn(70).half()
     cases = [(torch.bmm, (a, b)), (added, (c, a, b)), (torch.mm, (a[0], b[0])), (torch.addmm, (bias, a[0], b[0]))]

@@ -20,6 +20,8 @@ from inductor_cpu.kernels.linear import (
     Windows,
     candidates,
     choose,
+    is_narrow,
+    is_small,
     loops_pay,
     operands_per_call,
     own_kernels,
@@ -120,6 +122,7 @@ def test_max_autotune_measures_and_the_report_says_so() -> None:
         explanation = inductor_cpu.explain(nn.Linear(16, 8), torch.randn(4, 16))
     assert "linear 4x16x8 float32" in str(explanation)
     assert "measured blas" in str(explanation)
+    assert ", loops " in str(explanation)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -160,6 +163,52 @@ def test_loops_multiply_few_rows_of_f16_without_its_instructions(
     micro = MICRO_KERNELS[name]
     product = PerCall(Shape(rows, 768, 768, micro.dtype, micro.weight), batch, transposed)
     assert loops_pay(name, product, features) == pay
+
+
+@pytest.mark.parametrize(
+    ("batch", "sizes", "transposed", "small"),
+    [
+        (1, (1000, 1, 64), False, True),  # a depth of one is no sum
+        (None, (None, 1, None), True, True),
+        (1, (32, 32, 32), False, True),
+        (1, (32, 33, 32), False, False),
+        (1, (16, 16, 16), True, True),
+        (1, (16, 17, 16), True, False),
+        (1, (1, 256, 256), True, True),
+        (1, (1, 257, 256), True, False),
+        (10000, (8, 8, 8), False, True),  # a library takes long for each
+        (10000, (8, 8, 9), False, False),
+        (10000, (4, 4, 4), True, True),
+        (None, (4, 4, 4), True, True),
+        (64, (8, 8, 8), True, False),
+        (1, (None, 4, 4), False, False),
+    ],
+)
+def test_small_products_are_loops(
+    batch: int | None, sizes: tuple[int | None, int | None, int | None], transposed: bool, small: bool
+) -> None:
+    assert is_small(PerCall(Shape(*sizes, torch.float32, torch.float32), batch, transposed)) == small
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "narrow"),
+    [
+        ((10**6, 1, 256), torch.float32, True),
+        ((None, 1, 256), torch.bfloat16, True),
+        ((10**6, 64, 1), torch.float32, True),
+        ((10**6, 63, 1), torch.float32, False),
+        ((None, 63, 1), torch.float32, False),
+        ((1000, 63, 1), torch.float32, True),
+        ((127, 64, 15), torch.float16, True),
+        ((140, 64, 15), torch.float16, False),
+        ((1, 64, 16), torch.float32, False),  # a micro kernel has enough to do
+        ((1, 64, 8), torch.int8, False),
+    ],
+)
+def test_linears_too_narrow_for_a_tile_are_loops(
+    sizes: tuple[int | None, int, int], dtype: torch.dtype, narrow: bool
+) -> None:
+    assert is_narrow(Shape(*sizes, dtype, dtype), Blocking(packed_bytes=0, least_size=16)) == narrow
 
 
 def test_max_autotune_measures_loops_for_few_rows() -> None:

@@ -1,0 +1,119 @@
+"""Products that are over before a library has begun: sums over their depth, fused with what is around them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from inductor_cpu.trace import CompileReport
+from tests.e2e.support import compile_counted
+
+Tensor = torch.Tensor
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+def no_library(reports: list[CompileReport]) -> bool:
+    return bool(reports) and not any(report.externs for report in reports)
+
+
+def check(actual: Tensor, eager: Tensor, exact: Tensor, terms: Tensor) -> None:
+    """At most one and a half times eager's error, or a rounding of the largest value and one of float32 of the largest
+    sum of terms' sizes. terms: these sums."""
+    assert (actual.dtype, actual.shape, actual.stride()) == (eager.dtype, eager.shape, eager.stride())
+    rounding = sum(torch.finfo(t).eps * float(of.abs().max()) for t, of in ((eager.dtype, exact), (torch.float, terms)))
+    error, bound = (float((value.double() - exact).abs().max()) for value in (actual, eager))
+    assert error <= max(1.5 * bound, rounding)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(7, 1, 1), (33, 1, 40), (1000, 64, 1), (5, 770, 1), (20, 3, 50), (20, 50, 3)]
+)
+@torch.no_grad()
+def test_a_narrow_linear_is_one_kernel_with_what_follows(
+    rows: int, inner: int, columns: int, bias: bool, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(rows)
+    linear = nn.Linear(inner, columns, bias=bias)
+    model = nn.Sequential(linear, nn.Tanh()).to(dtype).eval()
+    x = torch.randn(2, rows, inner, dtype=dtype)
+    compiled, reports = compile_counted(model, dynamic=False)
+    actual, eager = compiled(x), model(x)
+    terms = x.abs().float() @ linear.weight.abs().float().mT
+    check(actual, eager, model.double()(x.double()), terms)
+    assert no_library(reports)
+    assert [len(report.kernels) for report in reports] == [1]
+
+
+@torch.no_grad()
+def test_a_narrow_weight_that_changes_is_read_again() -> None:
+    model, x = nn.Linear(20, 3).eval(), torch.randn(9, 20)
+    compiled, reports = compile_counted(model)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), model(x))
+        model.weight.mul_(-3)
+    assert no_library(reports)
+
+
+@torch.no_grad()
+def test_a_narrow_linear_takes_any_number_of_rows() -> None:
+    model = nn.Linear(1, 30).eval()
+    compiled, reports = compile_counted(model, dynamic=True)
+    for rows in (5, 1, 300):
+        x = torch.randn(rows, 1)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert no_library(reports)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("batch", "rows", "depth", "columns", "transposed"),
+    [
+        (300, 3, 3, 1, False),
+        (300, 3, 3, 1, True),
+        (300, 1, 3, 3, True),
+        (200, 4, 4, 4, False),
+        (200, 4, 4, 4, True),
+        (50, 8, 8, 8, False),
+        (3, 40, 1, 50, True),
+        (8, 1, 30, 20, False),
+        (8, 1, 30, 20, True),
+    ],
+)
+def test_a_batch_of_small_matrices_calls_no_library(
+    batch: int, rows: int, depth: int, columns: int, transposed: bool, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    a, b, c = (torch.randn(batch, *sizes) for sizes in ((rows, depth), (columns, depth), (rows, columns)))
+    b = b.mT if transposed else b.mT.contiguous()
+    a, b, c = a.to(dtype), b.to(dtype), c.to(dtype)
+
+    def function(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return torch.baddbmm(c, a, b, beta=0.5, alpha=-2) + torch.bmm(a, b).relu()
+
+    compiled, reports = compile_counted(function, dynamic=False)
+    exact, terms = function(a.double(), b.double(), c.double()), 3 * torch.bmm(a.abs().float(), b.abs().float())
+    check(compiled(a, b, c), function(a, b, c), exact, terms)
+    assert no_library(reports)
+
+
+def test_gradients_of_a_column_call_no_library_for_the_outer_product() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Linear(200, 1), torch.randn(64, 200, requires_grad=True)
+    compiled, reports = compile_counted(model)
+    (expected,) = torch.autograd.grad(model(x).tanh().sum(), x)
+    (found,) = torch.autograd.grad(compiled(x).tanh().sum(), x)
+    torch.testing.assert_close(found, expected)
+    assert no_library(reports)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_special_values_meet_zeros_as_in_eager_mode(value: float) -> None:
+    a, b = torch.zeros(5, 6), torch.ones(6, 4)
+    a[1, 2], b[3] = value, 0.0
+    a[2, 3] = value
+    compiled, reports = compile_counted(torch.mm)
+    torch.testing.assert_close(compiled(a, b), torch.mm(a, b), equal_nan=True)
+    assert no_library(reports)
