@@ -15,8 +15,8 @@ there alone, and of 6 MB with two threads they lost.
 from __future__ import annotations
 
 from inductor_cpu.codegen.analysis import Facts
-from inductor_cpu.codegen.twins import are_twins
-from inductor_cpu.ir.loop_nest import Load, Store
+from inductor_cpu.codegen.records import records
+from inductor_cpu.ir.loop_nest import Load
 
 #: The part of the last cache that the results of a kernel may take and be found there; not more than this.
 SHARE_OF_CACHE, MOST_KEPT = 2, 32 << 20
@@ -55,14 +55,14 @@ def _bytes(facts: Facts, number: int) -> int:
     """What a store writes in all, if it writes every element once, whole lines at a time, and nobody reads them; else
     0."""
     kernel, store = facts.kernel, facts.kernel.stores[number]
-    together = facts.access.get(-1 - number) == "contiguous" or are_twins(kernel)
+    together = facts.access.get(-1 - number) == "contiguous" or _neighbours(facts, number) > 1
     plain = store.mode == "set" and store.mask is None and together
     if not plain or any(isinstance(i, Load) and i.buffer == store.buffer for i in kernel.body):
         return 0
     itemsize = kernel.body[store.value].dtype.itemsize
     loops = [loop for loop in (*kernel.outer, *kernel.inner) if loop in store.index[0].symbols]
     sizes = [loop.size.as_int if loop.size is not None else None for loop in loops]
-    if None in sizes or not _in_lines(facts, store, itemsize):
+    if None in sizes or not _in_lines(facts, number, itemsize):
         return 0
     total = itemsize
     for size in sizes:
@@ -70,11 +70,16 @@ def _bytes(facts: Facts, number: int) -> int:
     return total
 
 
-def _in_lines(facts: Facts, store: Store, itemsize: int) -> bool:
+def _neighbours(facts: Facts, number: int) -> int:
+    """How many elements a lane stores side by side."""
+    return next((len(record) for record in records(facts.kernel) if number in record), 1)
+
+
+def _in_lines(facts: Facts, number: int, itemsize: int) -> bool:
     """Whether a vector starts at a multiple of its bytes, wherever the loops are, and in a tile, after which another
     row is written, has whole lines."""
-    address, lanes = store.index[0], facts.kernel.vector.lanes
-    vector = lanes * itemsize * (2 if are_twins(facts.kernel) else 1)
+    address, lanes = facts.kernel.stores[number].index[0], facts.kernel.vector.lanes
+    vector = lanes * itemsize * _neighbours(facts, number)
     if facts.tile is not None and vector % LINE_BYTES:
         return False
     if any(symbol.kind != "loop" for symbol in address.symbols):

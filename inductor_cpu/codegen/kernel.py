@@ -10,12 +10,12 @@ from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.codegen.product import emit_product, headers_of
 from inductor_cpu.codegen.raw import as_bits
+from inductor_cpu.codegen.records import as_records
 from inductor_cpu.codegen.scalar import HEADERS
 from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.starts import from_starts
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
-from inductor_cpu.codegen.twins import as_twins
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Kernel
@@ -36,7 +36,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
     text and share a symbol.
     Raises InternalError if the kernel breaks the contract of `ir/kernel.py`."""
     check_kernel(kernel, target)
-    kernel = as_twins(as_pairs(from_starts(as_bits(kernel))))
+    kernel = as_records(as_pairs(from_starts(as_bits(kernel))))
     writer = Writer()
     for header in headers(kernel):
         writer.line(f'#include "{header}"')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,10 +13,10 @@ from inductor_cpu.codegen.analysis import STAGE, Facts, value_position
 from inductor_cpu.codegen.around import stores_around
 from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, SCALAR, literal
 from inductor_cpu.codegen.prefetch import plan_ahead
+from inductor_cpu.codegen.records import records
 from inductor_cpu.codegen.scalar import SCALAR as SCALAR_OPS
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices, pointwise_units, vertical_units
-from inductor_cpu.codegen.twins import are_twins
 from inductor_cpu.codegen.vector import BOUNDS, LEAVES_RANGE
 from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
@@ -48,7 +48,8 @@ class Values:
             self._enter_product(self.kernel.product)
         self.ahead = plan_ahead(facts, vertical_units(facts), tables, choices.runs)
         self._around = stores_around(facts, choices.kept, choices.tiles_kept)
-        self._twins = are_twins(facts.kernel)
+        self._records = {min(record): record for record in records(facts.kernel)}
+        self._in_record = {number for record in self._records.values() for number in record} - self._records.keys()
         self.phase: int | None = None  # the one that is being written
         self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:
@@ -349,9 +350,10 @@ class Values:
 
     # -- stores ------------------------------------------------------------------------------------------------------
     def store(self, number: int) -> None:
-        """Write a store, or two of neighbours. Raises InternalError if the value has another dtype than the buffer."""
+        """Write a store, or a whole record of them. Raises InternalError if the value has another dtype than the
+        buffer."""
         store = self.kernel.stores[number]
-        if self._twins and number == 1:
+        if number in self._in_record:
             return
         dtype = self.kernel.body[store.value].dtype
         if self._dtypes.get(store.buffer) != dtype:
@@ -383,10 +385,8 @@ class Values:
             shown = store.mask is not None and self.facts.varying[store.mask]
             mask = f" & {self.operand(store.mask, vector=True)}" if shown and store.mask is not None else ""
             return f"stores.put({self.lanes_index(store.index[0])}, {value}, wanted{mask}, lanes);"
-        if self._twins:
-            other = self.operand(self.kernel.stores[1].value, vector=True)
-            around = "<true>" if number in self._around else ""
-            return f"icpu::store_pairs{around}({self.address(store.buffer, store.index[0])}, {value}, {other}, lanes);"
+        if number in self._records:
+            return self._store_record(self._records[number], number in self._around)
         if self.facts.tile is not None and number in self.facts.tile.stores:
             return f"icpu::put_tile_row(tile_s{number}, in_tile, {value});"
         masked = store.mask is not None and self.facts.varying[store.mask]
@@ -397,6 +397,12 @@ class Values:
         pointer = self._pointers[store.buffer]
         function = "scatter_add" if store.mode == "add" else "scatter"
         return f"icpu::{function}({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, {value}, lanes{extra});"
+
+    def _store_record(self, record: Sequence[int], around: bool) -> str:
+        first = self.kernel.stores[record[0]]
+        values = ", ".join(self.operand(self.kernel.stores[number].value, vector=True) for number in record)
+        flag = "<true>" if around else ""
+        return f"icpu::store_records{flag}({self.address(first.buffer, first.index[0])}, lanes, {values});"
 
     def _store_contiguous(self, store: Store, number: int, value: str, extra: str) -> str:
         place, source = self.address(store.buffer, store.index[0]), self.kernel.body[store.value]

@@ -143,12 +143,18 @@ class _Fuser:
         return -1
 
     def _candidates(self, nest: LoopNest, reads: set[str]) -> list[int]:
-        """Groups to try: first those that produce what the nest reads, then those that read the same; latest first.
-        Nests without loops have the same (single) point, and gain from one call in place of many."""
+        """Groups to try: first those that produce what the nest reads, then those that read the same or write into the
+        same buffer; latest first. Nests without loops have the same (single) point, and gain from one call in place of
+        many."""
         recent = [p for p, item in enumerate(self.items) if isinstance(item, Group)][-WINDOW:]
         groups = [(p, self.items[p]) for p in reversed(recent)]
         producers = [p for p, g in groups if isinstance(g, Group) and g.writes & reads]
-        sharers = [p for p, g in groups if isinstance(g, Group) and g.reads & reads and p not in producers]
+        writes = writes_of(nest)
+        sharers = [
+            p
+            for p, g in groups
+            if isinstance(g, Group) and (g.reads & reads or g.writes & writes) and p not in producers
+        ]
         others: list[int] = []
         if has_no_loops(nest):
             found = {p for p, item in enumerate(self.items) if isinstance(item, Group) and not item.has_loops}

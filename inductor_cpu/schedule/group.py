@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inductor_cpu.ir.index import Expr, Sym, loop_var, of
+from inductor_cpu.ir.index import Expr, Sym, const, loop_var, of
 from inductor_cpu.ir.loop_nest import Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.nodes import Gemm
 from inductor_cpu.ir.rewrite import Copier, Editor, operands
+from inductor_cpu.schedule.beside import are_beside, place_in_record
 from inductor_cpu.schedule.flat import fixes_order, merge_loops, substitute_loops
 from inductor_cpu.schedule.points import Alignment, align, linear
 from inductor_cpu.schedule.rows import in_digits, over_whole_rows
@@ -20,6 +21,8 @@ from inductor_cpu.schedule.uses import reads_of, writes_of
 
 MAX_INSTRUCTIONS = 320
 MAX_BUFFERS = 32
+#: Elements of a record, whose values share cache lines.
+MOST_PLACES = 16
 #: Buffers of a group without loops: what it holds is a list of single elements (counters of batch norms, scalars).
 MAX_ELEMENTS = 256
 
@@ -75,8 +78,8 @@ def join(group: Group, nest: LoopNest, names: Iterator[str]) -> str | None:
         # One loop over rows that two loops make, as the product has it, and more than one where it has them otherwise.
         nest = in_digits(merge_loops(nest), group.writes, names)
     reason = "no common buffer gives the same points"
-    for buffer in _shared(group, nest):
-        plan = _aligned(group, nest, buffer, names)
+    for shared in _shared(group, nest):
+        plan = _aligned(group, nest, *shared, names)
         if plan is None:
             continue
         moved_group, moved_nest = plan
@@ -115,19 +118,31 @@ def _scatters(nest: LoopNest) -> bool:
     )
 
 
-def _shared(group: Group, nest: LoopNest) -> list[str]:
-    """Buffers that both access, those that the group writes first."""
+def _shared(group: Group, nest: LoopNest) -> list[tuple[Expr, Expr]]:
+    """Addresses of the group and of the nest in buffers that both access, those that the group writes first; then the
+    places of both in a record."""
     nest_reads = [i.buffer for i in nest.body if isinstance(i, Load)]
     common = dict.fromkeys(b for b in nest_reads if b in group.writes)
     common.update(dict.fromkeys(b for b in nest_reads if b in group.reads))
-    return list(common)
+    pairs = [(group.address_of(buffer), _address_in(nest, buffer)) for buffer in common]
+    found = [(own, other) for own, other in pairs if own is not None and other is not None]
+    return found if group.gemm is not None else [*found, *_places_in_records(group, nest)]
 
 
-def _aligned(group: Group, nest: LoopNest, buffer: str, names: Iterator[str]) -> tuple[Group, LoopNest] | None:
-    """Both over the same loops, cut into pieces where they differ, such that they access the buffer at one address."""
-    own, address = _address_in(nest, buffer), group.address_of(buffer)
-    if own is None or address is None:
-        return None
+def _places_in_records(group: Group, nest: LoopNest) -> Iterator[tuple[Expr, Expr]]:
+    """Addresses that the group and the nest store at, as if both had the same place in a record."""
+    for store in nest.stores:
+        for other in group.nest.stores:
+            apart = place_in_record(other.index[0]) - place_in_record(store.index[0])
+            if store.buffer == other.buffer and abs(apart) < MOST_PLACES:
+                yield other.index[0], store.index[0] + const(apart)
+
+
+def _aligned(
+    group: Group, nest: LoopNest, address: Expr, own: Expr, names: Iterator[str]
+) -> tuple[Group, LoopNest] | None:
+    """Both over the same loops, cut into pieces where they differ, such that an address of the group and one of the
+    nest are equal."""
     group_loops, nest_loops = _level(address, group.outer, group.inner), _level(own, nest.dims, nest.reduce_dims)
     found = align(address, group_loops, own, nest_loops, names)
     if found is None:
@@ -188,12 +203,13 @@ def _merge(group: Group, nest: LoopNest) -> LoopNest | str:
     editor = Editor()
     own = Copier(editor, group.nest.body, {})  # loads that have become equal by the alignment become one
     own.run(range(len(group.nest.body)))
-    stored: dict[str, Store] = {store.buffer: store for store in group.nest.stores}
+    stored = {(store.buffer, store.index[0]): store for store in group.nest.stores}
+    written = {store.buffer for store in group.nest.stores}
     forward: dict[int, int] = {}
     for position, instruction in enumerate(nest.body):
-        if isinstance(instruction, Load) and instruction.buffer in stored:
-            store = stored[instruction.buffer]
-            if instruction.mask is not None or store.index[0] != instruction.index[0]:
+        if isinstance(instruction, Load) and instruction.buffer in written:
+            store = stored.get((instruction.buffer, instruction.index[0]))
+            if instruction.mask is not None or store is None:
                 return f"it reads {instruction.buffer} at other points than those just written"
             forward[position] = own.values[store.value]
     conflict = _write_after_read(group, nest)
@@ -210,7 +226,7 @@ def _merge(group: Group, nest: LoopNest) -> LoopNest | str:
 def _write_after_read(group: Group, nest: LoopNest) -> str | None:
     """The nest may overwrite what the group reads only at the same point."""
     for store in nest.stores:
-        if store.buffer in group.writes:
+        if any(o.buffer == store.buffer and not are_beside(o.index[0], store.index[0]) for o in group.nest.stores):
             return f"both write {store.buffer}"
         for instruction in group.nest.body:
             if not isinstance(instruction, Load) or instruction.buffer != store.buffer:

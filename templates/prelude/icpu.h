@@ -15,6 +15,7 @@
 #include "vec_memory.h"
 #include "vec_ops.h"
 #include "vec_order.h"
+#include "vec_records.h"
 #include "vec_tile.h"
 #endif
 

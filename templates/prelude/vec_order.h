@@ -1,5 +1,4 @@
-// Lanes that read neighbours in an order of their own, which is the same in every vector; masks that are the same; lanes
-// of two vectors as pairs of neighbours.
+// Lanes that read neighbours in an order of their own, which is the same in every vector; masks that are the same.
 //
 // Preconditions: vectors start at multiples of kLanes points. Elements that no lane wants are not read.
 #pragma once
@@ -126,66 +125,6 @@ inline value_t<T, U> load_ordered(
     put_unit(result, u, in_order<From>(unit));
   }
   return select(wanted, result, fill);
-}
-
-// first's elements with those of second between them.
-template <class T>
-inline void zip(const Reg<T>& first, const Reg<T>& second, Reg<T> (&pairs)[2]) {
-#if defined(CPU_CAPABILITY_AVX512)
-  const __m512i a = (__m512i)first, b = (__m512i)second;
-  if constexpr (sizeof(T) == 4) {
-    const __m512i places = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    pairs[0] = (Reg<T>)_mm512_permutex2var_epi32(a, places, b);
-    pairs[1] = (Reg<T>)_mm512_permutex2var_epi32(a, _mm512_add_epi32(places, _mm512_set1_epi32(8)), b);
-  } else {
-    const __m512i places = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
-    pairs[0] = (Reg<T>)_mm512_permutex2var_epi64(a, places, b);
-    pairs[1] = (Reg<T>)_mm512_permutex2var_epi64(a, _mm512_add_epi64(places, _mm512_set1_epi64(4)), b);
-  }
-#else
-  const __m256i a = (__m256i)first, b = (__m256i)second;
-  const __m256i low = sizeof(T) == 4 ? _mm256_unpacklo_epi32(a, b) : _mm256_unpacklo_epi64(a, b);
-  const __m256i high = sizeof(T) == 4 ? _mm256_unpackhi_epi32(a, b) : _mm256_unpackhi_epi64(a, b);
-  pairs[0] = (Reg<T>)_mm256_permute2x128_si256(low, high, 0x20);
-  pairs[1] = (Reg<T>)_mm256_permute2x128_si256(low, high, 0x31);
-#endif
-}
-
-// p[2 * lane] = first[lane], p[2 * lane + 1] = second[lane], for a type that vectors hold as it is.
-// around_cache: straight to memory where p is a multiple of a register's bytes, ordered before what follows by sfence.
-template <bool around_cache = false, class T, class Lanes, int U = Lanes::units>
-inline void store_pairs(T* p, const Vec<T, U>& first, const Vec<T, U>& second, const Lanes& lanes) {
-  alignas(kRegBytes) Reg<T> pairs[Vec<T, U>::regs][2];
-#pragma GCC unroll 16
-  for (int k = 0; k < Vec<T, U>::regs; ++k) zip<T>(first.r[k], second.r[k], pairs[k]);
-#if !defined(__SANITIZE_ADDRESS__)
-  if (around_cache && Lanes::full && reinterpret_cast<uintptr_t>(p) % kRegBytes == 0) {
-    for (unsigned begin = 0; begin < sizeof(pairs); begin += kRegBytes) {
-      stream<kRegBytes>(reinterpret_cast<char*>(p) + begin, reinterpret_cast<const char*>(pairs) + begin);
-    }
-    return;
-  }
-#endif
-  if constexpr (Lanes::full) {
-    std::memcpy(static_cast<void*>(p), pairs, sizeof(pairs));
-  } else {
-    std::memcpy(static_cast<void*>(p), pairs, static_cast<size_t>(lanes.count) * 2 * sizeof(T));
-  }
-}
-
-// The same for integers that are narrower than their lanes: a pair is an integer of twice the size, which a lane holds.
-template <bool around_cache = false, class T, class Lanes, int U = Lanes::units>
-  requires(sizeof(T) < 4)
-inline void store_pairs(T* p, const Vec<int32_t, U>& first, const Vec<int32_t, U>& second, const Lanes& lanes) {
-  using Pair = std::conditional_t<sizeof(T) == 2, int32_t, int16_t>;
-  constexpr int bits = 8 * sizeof(T), low = (1 << bits) - 1;
-  Vec<int32_t, U> pairs;
-#pragma GCC unroll 16
-  for (int k = 0; k < Vec<int32_t, U>::regs; ++k) pairs.r[k] = (first.r[k] & low) | (second.r[k] << bits);
-  Pair* const to = reinterpret_cast<Pair*>(p);
-  const auto write = [&](Pair* place) ICPU_INLINE { store(place, pairs, lanes); };
-  if constexpr (around_cache) around(to, lanes, write);
-  else write(to);
 }
 
 }  // namespace icpu

@@ -18,8 +18,8 @@ from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.codegen.prefetch import Ahead, plan_ahead
 from inductor_cpu.codegen.raw import as_bits
+from inductor_cpu.codegen.records import as_records
 from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
-from inductor_cpu.codegen.twins import as_twins
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
@@ -285,7 +285,7 @@ def test_beside_tiles_a_processor_that_follows_runs_is_asked_for_no_whole_lines(
 
 def test_a_column_of_tiles_asks_for_the_next_rows_to_write_and_a_short_one_for_what_lanes_read_later() -> None:
     column = from_models("nchw_to_nhwc")
-    short = Facts(as_twins(as_pairs(from_models("patches_of_image").kernel)))
+    short = Facts(as_records(as_pairs(from_models("patches_of_image").kernel)))
     assert (ahead(column), ahead(short)) == ([Ahead(512)], [])
     assert ahead(column, runs=False) == [Ahead(16 * 64)]
     assert ahead(short, runs=False) == [Ahead(64)] * 2

@@ -8,11 +8,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from inductor_cpu.ir.index import Expr, loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel, Schedule
 from inductor_cpu.ir.loop_nest import Load, Store
+from inductor_cpu.schedule.beside import are_beside
 from tests.schedule.harness import kernels, only_kernel, scheduled
 
 Tensor = torch.Tensor
+SIZE = size_symbol("n")
+I, J, K = loop_var("i", of(SIZE)), loop_var("j", 10), loop_var("k", 2)
 
 
 def randn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -313,3 +317,68 @@ def test_repeated_layers_have_kernels_that_differ_in_buffers_only() -> None:
         second.phases,
         second.vector,
     )
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+def test_values_side_by_side_are_one_kernel() -> None:
+    def corners(boxes: Tensor) -> Tensor:
+        x, y, w, h = boxes.unbind(-1)
+        return torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], -1)
+
+    kernel = only_kernel(scheduled(corners, randn(30, 4)))
+    assert stored(kernel) == [kernel.stores[0].buffer] * 4
+
+
+def test_parts_of_a_record_that_share_nothing_else_are_one_kernel() -> None:
+    only_kernel(scheduled(lambda a, b, c: torch.stack([a.exp(), b, c], -1), randn(3, 20), randn(3, 20), randn(3, 20)))
+
+
+def test_halves_of_a_record_are_one_kernel() -> None:
+    clamp = lambda b: torch.cat([b[:, :2].clamp(0, 640), b[:, 2:].clamp(0, 480)], -1)  # noqa: E731
+    only_kernel(scheduled(clamp, randn(50, 4)))
+
+
+def test_reductions_side_by_side_read_their_rows_once() -> None:
+    schedule = scheduled(lambda x: torch.stack([x.sum(-1), x.amax(-1), x.square().sum(-1)], -1), randn(20, 64))
+    assert buffers_read(schedule) == [1]
+
+
+def test_parts_of_a_record_that_read_what_another_has_written_wait() -> None:
+    def update(x: Tensor, y: Tensor) -> Tensor:
+        x[:, 0] = y * 2
+        x[:, 1] = x[:, 0].flip(0) + 1
+        return x
+
+    scheduled(update, randn(40, 3), randn(40))
+
+
+def test_parts_that_overlap_are_two_kernels() -> None:
+    def write(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        flat = x.clone()
+        flat.as_strided((10, 3), (4, 1), 0).copy_(a)
+        flat.as_strided((10, 3), (4, 1), 2).copy_(b)
+        return flat
+
+    scheduled(write, randn(60), randn(10, 3), randn(10, 3))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "beside"),
+    [
+        (of(I) * 4, of(I) * 4 + 3, True),
+        (of(I) * 4, of(I) * 4 + 4, False),
+        (of(I) * 4, of(I) * 4, False),
+        (of(I) * 4 + of(K), of(I) * 4 + of(K) + 2, True),
+        (of(I) * 4 + of(K), of(I) * 4 + of(K) + 1, False),
+        (of(I) * 4 + of(K), of(I) * 4 + of(K) + 3, False),
+        (of(I) * 6 + of(J) * 4, of(I) * 6 + of(J) * 4 + 1, True),  # both go even ways
+        (of(I) * 6 + of(J) * 4, of(I) * 6 + of(J) * 4 + 2, False),
+        (of(I) * -4, of(I) * -4 + 1, True),
+        (of(I) * 4, of(J) * 4 + 1, False),  # no number says how far
+        (of(I) * of(SIZE), of(I) * of(SIZE) + 1, False),
+    ],
+)
+def test_places_are_beside_each_other_if_no_steps_lead_from_one_to_the_other(
+    first: Expr, second: Expr, beside: bool
+) -> None:
+    assert are_beside(first, second) == beside

@@ -1,0 +1,104 @@
+"""Records: stores of two to four values that are neighbours, all at once, so that vectors of them fill whole lines.
+
+Boxes, complex numbers, colours of a pixel, patches of an image and interleaved results end in values which are computed
+apart, or come from apart, and lie side by side. One after the other, every vector of such a store is a scatter into
+every second to fourth element, and each line is written as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from inductor_cpu.ir.index import Sym, const
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.loop_nest import Load, Store
+from inductor_cpu.ir.rewrite import Copier, Editor, store_operands
+
+#: Values of a record that registers are sorted for.
+SIZES = range(2, 5)
+
+#: Values of a body that is computed for all points of a loop without running out of registers.
+MOST_VALUES = 24
+
+
+def as_records(kernel: Kernel) -> Kernel:
+    """The same kernel with all points of a loop in its body, if all that it stores are records then; else the kernel
+    itself."""
+    simple = not kernel.inner and kernel.product is None and kernel.divided is None and kernel.across is None
+    written = {store.buffer for store in kernel.stores}
+    if simple and not any(isinstance(i, Load) and i.buffer in written for i in kernel.body):
+        for loop in kernel.outer:
+            threads = kernel.parallel == 1 and kernel.outer[0] == loop
+            if not threads and len(kernel.body) * _points(loop) <= MOST_VALUES and _may_be_places(loop, kernel):
+                unrolled = _unrolled(kernel, loop)
+                if sum(map(len, records(unrolled))) == len(unrolled.stores):
+                    return unrolled
+    return kernel
+
+
+def _points(loop: Sym) -> int:
+    """How many points a loop has; 0 where that is unknown."""
+    return (loop.size.as_int or 0) if loop.size is not None else 0
+
+
+def _may_be_places(loop: Sym, kernel: Kernel) -> bool:
+    """Whether the points of a loop, whose lanes are others, store neighbours."""
+    few = _points(loop) in SIZES and loop != kernel.vector.loop
+    return few and all(store.index[0].coefficient(loop) == 1 for store in kernel.stores)
+
+
+def _unrolled(kernel: Kernel, loop: Sym) -> Kernel:
+    """The same kernel with all points of a loop in its body."""
+    editor = Editor()
+    roots = [k for store in kernel.stores for k in store_operands(store)]
+    access, lanewise, stores = dict[int, str](), set[int](), list[Store]()
+    for place in range(_points(loop)):
+        copier = Copier(editor, kernel.body, {loop: const(place)})
+        copier.run(roots)
+        copies = {**copier.values, **{-1 - n: -1 - n - len(stores) for n in range(len(kernel.stores))}}
+        access.update({copies[k]: kind for k, kind in kernel.vector.access if k in copies})
+        lanewise.update(copies[k] for k in kernel.vector.lanewise if k in copies)
+        stores.extend(map(copier.store, kernel.stores))
+    return replace(
+        kernel,
+        outer=tuple(other for other in kernel.outer if other != loop),
+        body=tuple(editor.instructions),
+        stores=tuple(stores),
+        work=kernel.work * _points(loop),
+        parallel=kernel.parallel - (kernel.outer.index(loop) < kernel.parallel),
+        vector=replace(kernel.vector, access=tuple(access.items()), lanewise=tuple(sorted(lanewise))),
+    )
+
+
+def _is_of_a_record(store: Store, kernel: Kernel, size: int) -> bool:
+    """Whether lanes store elements that lie so far apart, of a type that vectors of lanes hold."""
+    loop, dtype = kernel.vector.loop, kernel.body[store.value].dtype
+    if loop is None or store.mode != "set" or store.mask is not None or dtype == torch.bool:
+        return False
+    looked_up = any(symbol.kind == "value" for symbol in store.index[0].symbols)
+    return not looked_up and store.index[0].coefficient(loop) == size
+
+
+def records(kernel: Kernel) -> tuple[tuple[int, ...], ...]:
+    """The stores of each record of a kernel, by number, in the order of their places in memory."""
+    if kernel.inner or kernel.product is not None:
+        return ()
+    buffers: dict[str, list[int]] = {}
+    for number, store in enumerate(kernel.stores):
+        buffers.setdefault(store.buffer, []).append(number)
+    return tuple(found for numbers in buffers.values() if (found := _record(kernel, numbers)))
+
+
+def _record(kernel: Kernel, numbers: Sequence[int]) -> tuple[int, ...]:
+    """The stores of a buffer in order, if they are a record; else nothing."""
+    size, stores = len(numbers), kernel.stores
+    if size not in SIZES or not all(_is_of_a_record(stores[n], kernel, size) for n in numbers):
+        return ()
+    places = {(stores[n].index[0] - stores[numbers[0]].index[0]).as_int: n for n in numbers}
+    if None in places or len(places) < size:
+        return ()
+    order = sorted(places, key=lambda place: place or 0)
+    return tuple(places[place] for place in order) if (order[-1] or 0) - (order[0] or 0) == size - 1 else ()
