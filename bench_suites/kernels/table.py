@@ -9,6 +9,7 @@ import torch
 from bench_suites.kernels.row import F32, KernelRow
 from bench_suites.kernels.rows.movement import MOVEMENT
 from bench_suites.kernels.rows.pointwise import POINTWISE
+from bench_suites.kernels.rows.records import RECORDS
 from bench_suites.kernels.rows.reductions import REDUCTIONS
 from bench_suites.kernels.rows.training import TRAINING
 
@@ -16,6 +17,7 @@ FAMILIES: dict[str, tuple[KernelRow, ...]] = {
     "pointwise": POINTWISE,
     "reductions": REDUCTIONS,
     "movement": MOVEMENT,
+    "records": RECORDS,
     "training": TRAINING,
 }
 

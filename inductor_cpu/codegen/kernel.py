@@ -14,6 +14,7 @@ from inductor_cpu.codegen.records import as_records
 from inductor_cpu.codegen.scalar import HEADERS
 from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.starts import from_starts
+from inductor_cpu.codegen.straight import as_straight
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.errors import InternalError
@@ -36,7 +37,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
     text and share a symbol.
     Raises InternalError if the kernel breaks the contract of `ir/kernel.py`."""
     check_kernel(kernel, target)
-    kernel = as_records(as_pairs(from_starts(as_bits(kernel))))
+    kernel = as_records(as_pairs(as_straight(from_starts(as_bits(kernel)))))
     writer = Writer()
     for header in headers(kernel):
         writer.line(f'#include "{header}"')

@@ -20,8 +20,8 @@ from inductor_cpu.ir.rewrite import Copier, Editor, store_operands
 #: Values of a record that registers are sorted for.
 SIZES = range(2, 5)
 
-#: Values of a body that is computed for all points of a loop without running out of registers.
-MOST_VALUES = 24
+#: Values of a body with all points of a loop: what registers do not hold comes from the cache sooner than scatters go.
+MOST_VALUES = 64
 
 
 def as_records(kernel: Kernel) -> Kernel:
@@ -32,10 +32,12 @@ def as_records(kernel: Kernel) -> Kernel:
     if simple and not any(isinstance(i, Load) and i.buffer in written for i in kernel.body):
         for loop in kernel.outer:
             threads = kernel.parallel == 1 and kernel.outer[0] == loop
-            if not threads and len(kernel.body) * _points(loop) <= MOST_VALUES and _may_be_places(loop, kernel):
-                unrolled = _unrolled(kernel, loop)
-                if sum(map(len, records(unrolled))) == len(unrolled.stores):
-                    return unrolled
+            if threads or not _may_be_places(loop, kernel):
+                continue
+            unrolled = _unrolled(kernel, loop)
+            stored = sum(map(len, records(unrolled)))
+            if stored == len(unrolled.stores) and len(unrolled.body) <= MOST_VALUES:
+                return unrolled
     return kernel
 
 

@@ -87,6 +87,8 @@ FROM_MODELS = {
     "gather_logits": "a gather by indices from memory",
     "batch_norm_relu_nhwc": "vectors over the channels",
     "adamw_update": "updates in place",
+    "clip_boxes": "neighbours from two kernels as records",
+    "unit_vectors": "a fold of three points without a loop, stored as records",
 }
 
 

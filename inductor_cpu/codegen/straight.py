@@ -1,0 +1,93 @@
+"""Folds of two to four points as straight code: the length of a vector, the mean of three colours, windows of four.
+
+Each point's values are in the body, so that the passes over them read memory once, and what they store for each point
+is a record (`records.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+
+from inductor_cpu.ir.index import Expr, Sym, const
+from inductor_cpu.ir.kernel import Kernel
+from inductor_cpu.ir.loop_nest import Const, Instr, Reduce, Scan, Store
+from inductor_cpu.ir.ops import accepts, identity
+from inductor_cpu.ir.rewrite import Copier, Editor, store_operands
+
+#: The op that adds a point to a fold.
+FOLDS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
+
+#: Points of all inner loops together.
+MOST_POINTS = 4
+
+#: Values of a body at all points that registers hold, with some help from the cache.
+MOST_VALUES = 96
+
+
+def as_straight(kernel: Kernel) -> Kernel:
+    """The same kernel with the points of its inner loops in its body, if these are few and its lanes are results; else
+    the kernel itself."""
+    places = _places(kernel.inner)
+    simple = kernel.product is None and kernel.divided is None and kernel.listed is None
+    if not places or not simple or kernel.vector.loop is None or kernel.vector.loop in kernel.inner:
+        return kernel
+    if len(kernel.body) * len(places) > MOST_VALUES or not all(_may_be_straight(kernel, i) for i in kernel.body):
+        return kernel
+    editor = Editor()
+    copiers = [Copier(editor, kernel.body, place) for place in places]
+    for position, instruction in enumerate(kernel.body):
+        if isinstance(instruction, Reduce):
+            total = _fold(editor, instruction, copiers)
+            for copier in copiers:
+                copier.values[position] = total
+    access, lanewise, stores = dict[int, str](), set[int](), list[Store]()
+    for number, store in enumerate(kernel.stores):
+        once = store.index[0].symbols.isdisjoint(kernel.inner)
+        for copier in copiers[:1] if once else copiers:
+            copier.run(store_operands(store))
+            access[-1 - len(stores)] = dict(kernel.vector.access)[-1 - number]
+            stores.append(copier.store(store))
+    for copier in copiers:
+        access.update({copier.values[k]: kind for k, kind in kernel.vector.access if k in copier.values})
+        lanewise.update(copier.values[k] for k in kernel.vector.lanewise if k in copier.values)
+    return replace(
+        kernel,
+        inner=(),
+        body=tuple(editor.instructions),
+        stores=tuple(stores),
+        phases=(),
+        kept=(),
+        vector=replace(kernel.vector, access=tuple(access.items()), lanewise=tuple(sorted(lanewise))),
+    )
+
+
+def _places(inner: tuple[Sym, ...]) -> list[Mapping[Sym, Expr]]:
+    """The points of the inner loops, in order; none where they are too many."""
+    sizes = [(loop.size.as_int or 0) if loop.size is not None else 0 for loop in inner]
+    if not inner or any(not 0 < size <= MOST_POINTS for size in sizes):
+        return []
+    every = product(*map(range, sizes))
+    points: list[Mapping[Sym, Expr]] = [dict(zip(inner, map(const, place), strict=True)) for place in every]
+    return points if len(points) <= MOST_POINTS else []
+
+
+def _may_be_straight(kernel: Kernel, instruction: Instr) -> bool:
+    """Whether an instruction is no fold, or one that is an op for each point."""
+    if isinstance(instruction, Scan):
+        return False
+    if not isinstance(instruction, Reduce):
+        return True
+    op, dtype = FOLDS.get(instruction.kind), kernel.body[instruction.arg].dtype
+    return op is not None and dtype == instruction.dtype and accepts(op, dtype)
+
+
+def _fold(editor: Editor, reduce: Reduce, copiers: list[Copier]) -> int:
+    """A fold of all points, in their order, from the value with which loops begin: 0 makes a sum of -0.0 be 0.0."""
+    start = identity(reduce.kind, reduce.dtype)
+    total = editor.emit(Const(float(start) if reduce.dtype.is_floating_point else start, reduce.dtype))
+    for copier in copiers:
+        copier.run([reduce.arg])
+        total = editor.scalar(FOLDS[reduce.kind], (total, copier.values[reduce.arg]), reduce.dtype)
+    return total
