@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from inductor_cpu.codegen.around import SHARE_OF_CACHE
 from inductor_cpu.codegen.attention import generate_attention, generate_attention_backward
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.ranking import generate_ranking
 from inductor_cpu.codegen.strips import generate_strips
 from inductor_cpu.codegen.tuning import Choices
-from inductor_cpu.ir.kernel import Kernel, Schedule, Scored, Strips
+from inductor_cpu.ir.kernel import Kernel, Schedule, Scored, Strips, kernels_of
 from inductor_cpu.ir.nodes import AttentionBackward, Extern, Ranking, Templated
 from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.ir.scatter import is_scatter
 from inductor_cpu.targets.cpu import Target
 
 
@@ -17,12 +21,31 @@ def generate_all(schedule: Schedule, target: Target, choices: Choices) -> tuple[
     """The functions, each text once, and the name of each step's function by the step's number."""
     sources: dict[str, KernelSource] = {}
     symbols: dict[int, str] = {}
+    scattered = _scattered_later(schedule)
     for number, step in enumerate(schedule.steps):
         if not isinstance(step, Extern):
-            source = _source(step, schedule, target, choices)
+            source = _source(step, schedule, target, _with_more_kept(step, scattered[number], choices))
             sources.setdefault(source.symbol, source)
             symbols[number] = source.symbol
     return list(sources.values()), symbols
+
+
+def _scattered_later(schedule: Schedule) -> list[frozenset[str]]:
+    """For each step, the buffers in which later ones update elements here and there."""
+    found: list[frozenset[str]] = []
+    later: frozenset[str] = frozenset()
+    for step in reversed(schedule.steps):
+        found.append(later)
+        stores = [store for kernel in kernels_of(step) for store in kernel.stores]
+        later |= {store.buffer for store in stores if is_scatter(store)}
+    return found[::-1]
+
+
+def _with_more_kept(step: object, scattered: frozenset[str], choices: Choices) -> Choices:
+    """Choices that leave to the cache what scatters will look for there, if it fits in at all."""
+    if not isinstance(step, Kernel) or scattered.isdisjoint(store.buffer for store in step.stores):
+        return choices
+    return replace(choices, kept=choices.kept * SHARE_OF_CACHE)
 
 
 def _source(

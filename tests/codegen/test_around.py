@@ -13,6 +13,8 @@ import inductor_cpu
 from inductor_cpu.codegen import around
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.around import MOST_KEPT, kept_bytes, stores_around, tiles_kept_bytes
+from inductor_cpu.codegen.generate import generate_all
+from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.loop_nest import Load
 from inductor_cpu.targets import cpu
 from tests.lower.harness import lower
@@ -132,3 +134,19 @@ def test_nothing_is_written_beyond_the_end(monkeypatch: pytest.MonkeyPatch, vect
     torch.compile(lambda x, y: y[:size].copy_(x.amax(0)), backend="icpu")(x, y)
     assert torch.equal(y[:size], x.amax(0))
     assert (y[size:] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("length", "scattered", "around"), [(MANY, True, False), (MANY, False, True), (2 * MANY, True, True)]
+)
+def test_what_scatters_will_look_for_stays_in_a_cache_that_holds_it(length: int, scattered: bool, around: bool) -> None:
+    machine = cpu.detect()
+    if machine.isa.bits == 0:
+        pytest.skip("no lines")
+
+    def counted(at: torch.Tensor) -> torch.Tensor:
+        zeros = torch.zeros(length)
+        return zeros.scatter_add(0, at, torch.ones(1000)) if scattered else zeros
+
+    sources, _ = generate_all(schedule_of(lower(counted, torch.zeros(1000, dtype=torch.int64))), machine, Choices())
+    assert any("icpu::around(" in source.code for source in sources) == around
