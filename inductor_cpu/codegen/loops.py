@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, store_operands
-from inductor_cpu.codegen.cxx import NARROW, SCALAR
 from inductor_cpu.codegen.divided import BOUNDS, Division
+from inductor_cpu.codegen.folds import Folds
 from inductor_cpu.codegen.lookups import find_rows
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
@@ -16,7 +16,6 @@ from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tiles import goes_in_columns, is_short, stays_in_registers
 from inductor_cpu.codegen.tuning import (
     Choices,
-    cascade_needed,
     pointwise_units,
     storing_units,
     total_work,
@@ -25,33 +24,9 @@ from inductor_cpu.codegen.tuning import (
 )
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import ONE, Expr, Sym, const, of
+from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Phase
 from inductor_cpu.ir.loop_nest import Reduce, Scan
-
-#: The accumulator of each reduction.
-ACCUMULATOR: dict[str, str] = {
-    "sum": "Sum",
-    "prod": "Prod",
-    "max": "Max",
-    "min": "Min",
-    "fmax": "NumberMax",
-    "any": "Any",
-    "all": "All",
-    "argmax": "ArgMax",
-    "argmin": "ArgMin",
-}
-
-#: The state of each scan.
-RUNNING: dict[str, str] = {
-    "sum": "RunningSum",
-    "prod": "RunningProd",
-    "max": "RunningMax",
-    "min": "RunningMin",
-    "argmax": "RunningMax",
-    "argmin": "RunningMin",
-    "logaddexp": "RunningLogAddExp",
-}
 
 
 class Loops:
@@ -67,7 +42,6 @@ class Loops:
     ) -> None:
         self.facts, self.kernel, self.writer, self.choices = facts, facts.kernel, writer, choices
         self.vector = self.kernel.vector.loop
-        self.horizontal = self.vector in self.kernel.inner
         self._written: set[int] = set()  # values in scope
         self._filled: set[int] = set()  # kept values whose row is complete
         self._piece = piece  # the part of the vectorized loop that is written, if not all of it
@@ -79,6 +53,7 @@ class Loops:
         self._pieces = () if piece or self._bounds else pieces_of(facts)
         tables = piece is None and divided is None and not self._pieces
         self.values = Values(facts, writer, choices, tables)
+        self._folds = Folds(facts, self.values, writer)
         self._rows = Rows(facts, self.values, writer)
         self._division = None if divided is None else Division(divided, facts, self.values, writer, self._define)
 
@@ -315,7 +290,7 @@ class Loops:
     # -- phases ------------------------------------------------------------------------------------------------------
     def _phase(self, number: int, phase: Phase) -> None:
         self.values.phase = number
-        arguments = [self._reduce(k).arg for k in phase.reduces]
+        arguments = [self._folds.reduce(k).arg for k in phase.reduces]
         roots = arguments + [k for n in phase.stores for k in store_operands(self.kernel.stores[n])]
         done = self._reduces() & self._written
         needed = self.facts.closure(roots, frozenset(self._filled) | done)
@@ -327,24 +302,25 @@ class Loops:
         self._define(k for k in needed if self.facts.level[k] <= self.facts.outer_level)
         unroll = unroll_of(self.facts, phase, needed)
         for k in phase.reduces:
-            self._declare_accumulator(k, unroll)
+            self._folds.declare(k, unroll)
         for k in sorted(needed - self._filled):
-            self._declare_scan(k, number)
+            self._folds.declare_scan(k, number)
         scope = set(self._written)
         with ExitStack() as stack:
             for level, loop in enumerate(self.kernel.inner, self.facts.outer_level + 1):
                 steps = (unroll, storing_units(self.facts, phase, needed)) if loop == self.vector else (1, 1)
-                until = self._decided(phase) if loop == self.vector else None
+                until = self._folds.decided(phase) if loop == self.vector else None
                 stack.enter_context(self._loop(loop, "0", None, *steps, until))
                 self._inner_values((k for k in needed if self.facts.level[k] == level), number)
             for k in phase.reduces:
-                self._accumulate(k, unroll)
+                self._folds.add(k, unroll)
             for n in phase.stores:
                 self.values.store(n)
         self._written = scope
         self._filled |= self._rows.kept & needed
         for k in phase.reduces:
-            self._finish(k, unroll)
+            self._folds.finish(k)
+            self._written.add(k)
 
     def _inner_values(self, positions: Iterable[int], phase: int) -> None:
         for k in sorted(positions):
@@ -352,103 +328,12 @@ class Loops:
                 self._rows.restore(k)
             else:
                 if isinstance(self.kernel.body[k], Scan):
-                    self._scan(k, phase)
+                    self._folds.scan(k, phase)
                 else:
                     self.values.emit(k)
                 if k in self._rows.kept:
                     self._rows.save(k)
             self._written.add(k)
-
-    def _decided(self, phase: Phase) -> str | None:
-        """When a phase may stop early: when the rest can change none of its results. Errors must still be found."""
-        folds = phase.reduces and all(self._reduce(k).kind in ("any", "all") for k in phase.reduces)
-        if not folds or not self.horizontal or phase.stores or self.values.needs_status:
-            return None
-        return " && ".join(f"icpu::decided(acc{k})" for k in phase.reduces)
-
-    def _accumulator(self, position: int) -> tuple[str, str]:
-        """(class, element type) of a reduction's accumulator."""
-        reduce = self._reduce(position)
-        dtype = self.kernel.body[reduce.arg].dtype
-        name = ACCUMULATOR[reduce.kind]
-        if reduce.kind == "sum" and cascade_needed(self.facts, dtype, self._lanes_differ(position)):
-            name = "CascadeSum"
-        return f"icpu::{name}", SCALAR[dtype]
-
-    def _reduce(self, position: int) -> Reduce:
-        instr = self.kernel.body[position]
-        if not isinstance(instr, Reduce):
-            raise InternalError(STAGE, f"{self.kernel.label}: %{position} is not a reduction")
-        return instr
-
-    def _lanes_differ(self, position: int) -> bool:
-        """Whether the accumulator is a vector."""
-        return self.horizontal or self.facts.varying[position]
-
-    def _declare_accumulator(self, position: int, unroll: int) -> None:
-        name, element = self._accumulator(position)
-        copies = f"[{unroll}]" if unroll > 1 else ""
-        if not self._lanes_differ(position):
-            self.writer.line(f"{name}<{element}> acc{position};")
-        elif self.horizontal:
-            self.writer.line(f"{name}<icpu::value_t<{element}>> acc{position}{copies};")
-        else:
-            self.writer.line(f"auto acc{position} = icpu::accumulator<{name}, {element}>(lanes);")
-
-    def _accumulate(self, position: int, unroll: int) -> None:
-        reduce = self._reduce(position)
-        vector = self._lanes_differ(position)
-        arguments = [self.values.operand(reduce.arg, vector=vector)]
-        if reduce.kind in ("argmax", "argmin"):
-            place = self._flat_position()
-            arguments.append(self.values.lanes_index(place) if vector else self.values.expr(place))
-        if self.horizontal:
-            arguments.append("lanes")
-        part = "[part]" if unroll > 1 else ""
-        self.writer.line(f"acc{position}{part}.add({', '.join(arguments)});")
-
-    def _declare_scan(self, position: int, phase: int) -> None:
-        """The state of a scan, which each phase that needs it runs anew."""
-        scan = self.kernel.body[position]
-        if not isinstance(scan, Scan):
-            return
-        element, name = SCALAR[self.kernel.body[scan.arg].dtype], f"icpu::{RUNNING[scan.kind]}"
-        state = f"scan{position}_{phase}"
-        if self.horizontal:
-            kind = f"icpu::PrefixSum<{element}>" if scan.kind == "sum" else f"icpu::InOrder<{name}<{element}>>"
-            self.writer.line(f"{kind} {state};")
-        elif self.facts.varying[position]:
-            self.writer.line(f"auto {state} = icpu::accumulator<{name}, {element}>(lanes);")
-        else:
-            self.writer.line(f"{name}<{element}> {state};")
-
-    def _scan(self, position: int, phase: int) -> None:
-        scan = self.kernel.body[position]
-        assert isinstance(scan, Scan)
-        vector = self.facts.varying[position]
-        arguments = [self.values.operand(scan.arg, vector=vector)]
-        if scan.kind in ("argmax", "argmin"):
-            place = self._flat_position()
-            by_lane = vector and not self.horizontal
-            arguments.append(self.values.lanes_index(place) if by_lane else self.values.expr(place))
-        if self.horizontal:
-            arguments.append("lanes")
-        self.values.define(position, f"scan{position}_{phase}.next({', '.join(arguments)})")
-
-    def _flat_position(self) -> Expr:
-        place, stride = const(0), ONE
-        for loop in reversed(self.kernel.inner):
-            place, stride = place + of(loop) * stride, stride * size_of(loop)
-        return place
-
-    def _finish(self, position: int, unroll: int) -> None:
-        reduce = self._reduce(position)
-        text = f"icpu::total(acc{position})" if self.horizontal else f"acc{position}.result()"
-        if reduce.dtype in NARROW:
-            kind = SCALAR[reduce.dtype]
-            text = f"icpu::wrap<{kind}>({text})" if self.facts.varying[position] else f"{kind}({text})"
-        self.values.define(position, text)
-        self._written.add(position)
 
     # -- after the phases --------------------------------------------------------------------------------------------
     def _outer_stores(self) -> None:

@@ -1,0 +1,143 @@
+"""Reductions and scans: their accumulators, what is added to them, and what becomes of them."""
+
+from __future__ import annotations
+
+from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
+from inductor_cpu.codegen.cxx import NARROW, SCALAR
+from inductor_cpu.codegen.text import Writer
+from inductor_cpu.codegen.tuning import cascade_needed
+from inductor_cpu.codegen.values import Values
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.index import ONE, Expr, const, of
+from inductor_cpu.ir.kernel import Phase
+from inductor_cpu.ir.loop_nest import Reduce, Scan
+
+#: The accumulator of each reduction.
+ACCUMULATOR: dict[str, str] = {
+    "sum": "Sum",
+    "prod": "Prod",
+    "max": "Max",
+    "min": "Min",
+    "fmax": "NumberMax",
+    "any": "Any",
+    "all": "All",
+    "argmax": "ArgMax",
+    "argmin": "ArgMin",
+}
+
+#: The state of each scan.
+RUNNING: dict[str, str] = {
+    "sum": "RunningSum",
+    "prod": "RunningProd",
+    "max": "RunningMax",
+    "min": "RunningMin",
+    "argmax": "RunningMax",
+    "argmin": "RunningMin",
+    "logaddexp": "RunningLogAddExp",
+}
+
+
+class Folds:
+    """Writes the reductions and scans of one kernel. A reduction's accumulators are `acc<position>`, the state of a scan
+    is `scan<position>_<phase>`."""
+
+    def __init__(self, facts: Facts, values: Values, writer: Writer) -> None:
+        self.facts, self.kernel, self.values, self.writer = facts, facts.kernel, values, writer
+        self.horizontal = self.kernel.vector.loop in self.kernel.inner
+
+    def reduce(self, position: int) -> Reduce:
+        """The reduction at a position of the body."""
+        instr = self.kernel.body[position]
+        if not isinstance(instr, Reduce):
+            raise InternalError(STAGE, f"{self.kernel.label}: %{position} is not a reduction")
+        return instr
+
+    # -- reductions --------------------------------------------------------------------------------------------------
+    def declare(self, position: int, unroll: int) -> None:
+        """The accumulators of a reduction, one for each part of the loop."""
+        name, element = self._accumulator(position)
+        copies = f"[{unroll}]" if unroll > 1 else ""
+        if not self._lanes_differ(position):
+            self.writer.line(f"{name}<{element}> acc{position};")
+        elif self.horizontal:
+            self.writer.line(f"{name}<icpu::value_t<{element}>> acc{position}{copies};")
+        else:
+            self.writer.line(f"auto acc{position} = icpu::accumulator<{name}, {element}>(lanes);")
+
+    def add(self, position: int, unroll: int) -> None:
+        """Add what the reduction folds at a point or a vector."""
+        reduce = self.reduce(position)
+        vector = self._lanes_differ(position)
+        arguments = [self.values.operand(reduce.arg, vector=vector)]
+        if reduce.kind in ("argmax", "argmin"):
+            place = self._flat_position()
+            arguments.append(self.values.lanes_index(place) if vector else self.values.expr(place))
+        if self.horizontal:
+            arguments.append("lanes")
+        part = "[part]" if unroll > 1 else ""
+        self.writer.line(f"acc{position}{part}.add({', '.join(arguments)});")
+
+    def decided(self, phase: Phase) -> str | None:
+        """When a phase may stop early: when the rest can change none of its results. Errors must still be found."""
+        folds = phase.reduces and all(self.reduce(k).kind in ("any", "all") for k in phase.reduces)
+        if not folds or not self.horizontal or phase.stores or self.values.needs_status:
+            return None
+        return " && ".join(f"icpu::decided(acc{k})" for k in phase.reduces)
+
+    def finish(self, position: int) -> None:
+        """Write the reduction's value, after its loops."""
+        reduce = self.reduce(position)
+        text = f"icpu::total(acc{position})" if self.horizontal else f"acc{position}.result()"
+        if reduce.dtype in NARROW:
+            kind = SCALAR[reduce.dtype]
+            text = f"icpu::wrap<{kind}>({text})" if self.facts.varying[position] else f"{kind}({text})"
+        self.values.define(position, text)
+
+    def _accumulator(self, position: int) -> tuple[str, str]:
+        """(class, element type) of a reduction's accumulator."""
+        reduce = self.reduce(position)
+        dtype = self.kernel.body[reduce.arg].dtype
+        name = ACCUMULATOR[reduce.kind]
+        if reduce.kind == "sum" and cascade_needed(self.facts, dtype, self._lanes_differ(position)):
+            name = "CascadeSum"
+        return f"icpu::{name}", SCALAR[dtype]
+
+    def _lanes_differ(self, position: int) -> bool:
+        """Whether the accumulator is a vector."""
+        return self.horizontal or self.facts.varying[position]
+
+    def _flat_position(self) -> Expr:
+        place, stride = const(0), ONE
+        for loop in reversed(self.kernel.inner):
+            place, stride = place + of(loop) * stride, stride * size_of(loop)
+        return place
+
+    # -- scans -------------------------------------------------------------------------------------------------------
+    def declare_scan(self, position: int, phase: int) -> None:
+        """The state of a scan, which each phase that needs it runs anew; nothing for other values."""
+        scan = self.kernel.body[position]
+        if not isinstance(scan, Scan):
+            return
+        element, name = SCALAR[self.kernel.body[scan.arg].dtype], f"icpu::{RUNNING[scan.kind]}"
+        state = f"scan{position}_{phase}"
+        if self.horizontal:
+            kind = f"icpu::PrefixSum<{element}>" if scan.kind == "sum" else f"icpu::InOrder<{name}<{element}>>"
+            self.writer.line(f"{kind} {state};")
+        elif self.facts.varying[position]:
+            self.writer.line(f"auto {state} = icpu::accumulator<{name}, {element}>(lanes);")
+        else:
+            self.writer.line(f"{name}<{element}> {state};")
+
+    def scan(self, position: int, phase: int) -> None:
+        """Write the value of a scan at a point or a vector."""
+        scan = self.kernel.body[position]
+        assert isinstance(scan, Scan)
+        vector = self.facts.varying[position]
+        arguments = [self.values.operand(scan.arg, vector=vector)]
+        if scan.kind in ("argmax", "argmin"):
+            place = self._flat_position()
+            by_lane = vector and not self.horizontal
+            arguments.append(self.values.lanes_index(place) if by_lane else self.values.expr(place))
+        if self.horizontal:
+            arguments.append("lanes")
+        self.values.define(position, f"scan{position}_{phase}.next({', '.join(arguments)})")
