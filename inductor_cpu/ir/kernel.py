@@ -36,7 +36,7 @@ class Phase:
 
 
 #: Distances of a few elements: loads of them read all that lies between, and sort it out in registers.
-SHORT_STRIDES = (2, 3, 4)
+SHORT_STRIDES = range(2, 9)
 
 
 @dataclass(frozen=True)

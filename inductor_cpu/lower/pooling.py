@@ -11,7 +11,6 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ONE, ZERO, Expr, as_expr, divide_exact, is_nonnegative, maximum, minimum, product
-from inductor_cpu.ir.kernel import SHORT_STRIDES
 from inductor_cpu.ir.ops import identity
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
@@ -24,6 +23,9 @@ aten = torch.ops.aten
 
 #: So many windows side by side fill most lanes of any vector.
 NARROW_PICTURE = 12
+
+#: Windows as wide as these take their columns out of a few registers.
+NARROW_WINDOWS = (2, 3, 4)
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def _by_rows_first(node: fx.Node, windows: Sequence[Window]) -> bool:
     x = meta_of(node.all_input_nodes[0])
     side_by_side, extent = columns.outputs.as_int, as_expr(columns.extent).as_int
     gapless = columns.at(ONE, ZERO) == as_expr(columns.extent) and columns.size == columns.outputs * columns.extent
-    narrow = side_by_side is not None and side_by_side < NARROW_PICTURE and extent in SHORT_STRIDES
+    narrow = side_by_side is not None and side_by_side < NARROW_PICTURE and extent in NARROW_WINDOWS
     return narrow and gapless and as_expr(rows.extent) != 1 and x.is_contiguous()
 
 

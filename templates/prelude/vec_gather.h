@@ -157,66 +157,85 @@ inline value_t<T, U> gather(
 }
 
 // -- short strides ----------------------------------------------------------------------------------------------------
-// One unit of elements that lie 2, 3 or 4 apart, from whole registers of neighbours; nothing beyond the last is read.
+// One unit of elements that lie 2 to 8 apart, from whole registers of neighbours; nothing beyond the last is read.
 #if defined(CPU_CAPABILITY_AVX512)
 template <class T>
 inline constexpr bool kHasShortStrides = sizeof(T) == 4 || sizeof(T) == 2;
 
-// Where lane i finds its element, in registers of N elements of which the last one ends with the last element.
-template <class Word, int N, int Stride, int Registers>
+// The registers of N words that 16 elements lie in, of which the last one ends with the last element.
+template <int N, int Stride>
+struct StridedRegisters {
+  static constexpr int count = (15 * Stride + N) / N;
+  static constexpr int start(int number) { return number == count - 1 ? 15 * Stride + 1 - N : number * N; }
+  static constexpr int of_lane(int lane) { return lane * Stride / N; }
+  static constexpr __mmask16 lanes_from(int number) {
+    __mmask16 lanes = 0;
+    for (int lane = 0; lane < 16; ++lane) lanes |= of_lane(lane) >= number ? 1 << lane : 0;
+    return lanes;
+  }
+};
+
+// Where lanes whose element lies in register number First or in the next one find it there.
+template <class Word, int N, int Stride, int First>
 struct StridedPlaces {
   alignas(64) Word place[N];
-  static constexpr int last = 15 * Stride + 1 - N;  // where the last register starts
-  constexpr StridedPlaces(int first_lane, int first_register) : place() {
+  constexpr StridedPlaces() : place() {
+    using Registers = StridedRegisters<N, Stride>;
     for (int i = 0; i < N; ++i) {
-      const int lane = N == 16 ? i : i / 2;
-      int at = lane * Stride - first_register * N;
-      if (lane * Stride >= (Registers - 1) * N) at = lane * Stride - last + (Registers - 1 - first_register) * N;
-      place[i] = static_cast<Word>(lane < first_lane ? i : at);
+      const int lane = i * 16 / N, number = Registers::of_lane(lane);
+      const int at = lane * Stride - Registers::start(number) + (number - First) * N;
+      place[i] = static_cast<Word>(number == First || number == First + 1 ? at : 0);
     }
   }
 };
 
-template <int Stride>
-inline Reg<float> load_strided_words(const float* p) {
-  static_assert(Stride >= 2 && Stride <= 4);
-  static constexpr StridedPlaces<int32_t, 16, Stride, Stride> head(0, 0);
-  const __m512 second = _mm512_loadu_ps(p + (Stride == 2 ? head.last : 16));
-  const auto pick = [](__m512 a, const auto& places, __m512 b) ICPU_INLINE {
-    return _mm512_permutex2var_ps(a, _mm512_load_si512(places.place), b);
+// pick(number, following) gives the lanes whose elements lie in register `number` or, if `following` is true, the next.
+template <class Registers, class Pick>
+inline ICPU_INLINE __m512i join_strided(const Pick& pick) {
+  const auto from = [&]<int number>(std::integral_constant<int, number> first) ICPU_INLINE {
+    return pick(first, std::bool_constant<(number + 1 < Registers::count)>{});
   };
-  const __m512 low = pick(_mm512_loadu_ps(p), head, second);
-  if constexpr (Stride == 2) {
-    return low;
-  } else if constexpr (Stride == 3) {  // lanes 0 to 10 are there
-    static constexpr StridedPlaces<int32_t, 16, Stride, Stride> rest(11, 1);
-    return pick(low, rest, _mm512_loadu_ps(p + head.last));
-  } else {
-    static constexpr StridedPlaces<int32_t, 16, Stride, Stride> rest(8, 2);
-    const __m512 high = pick(_mm512_loadu_ps(p + 32), rest, _mm512_loadu_ps(p + head.last));
-    return _mm512_mask_mov_ps(low, 0xff00, high);
-  }
+  __m512i found = from(std::integral_constant<int, 0>{});
+  [&]<int... pair>(std::integer_sequence<int, pair...>) ICPU_INLINE {
+    ((found = _mm512_mask_mov_epi32(
+          found, Registers::lanes_from(2 * pair + 2), from(std::integral_constant<int, 2 * pair + 2>{}))), ...);
+  }(std::make_integer_sequence<int, (Registers::count - 1) / 2>{});
+  return found;
+}
+
+template <int Stride>
+inline __m512i load_strided_words(const int32_t* p) {
+  using Registers = StridedRegisters<16, Stride>;
+  return join_strided<Registers>([&](auto first, auto following) ICPU_INLINE {
+    static constexpr StridedPlaces<int32_t, 16, Stride, first> places;
+    const __m512i at = _mm512_load_si512(places.place);
+    const auto words = [&](int number) ICPU_INLINE { return _mm512_loadu_si512(p + Registers::start(number)); };
+    if constexpr (following) return _mm512_permutex2var_epi32(words(first), at, words(first + 1));
+    else return _mm512_permutexvar_epi32(at, words(first));
+  });
 }
 
 // The elements as the high halves of 32-bit lanes, with zeros below.
 template <int Stride>
-inline __m512i load_strided_halves(const void* p) {
-  const auto* words = static_cast<const uint16_t*>(p);
-  if constexpr (Stride == 2) {
-    return _mm512_slli_epi32(_mm512_maskz_loadu_epi16(0x55555555u, words), 16);
-  } else {
-    static constexpr StridedPlaces<uint16_t, 32, Stride, 2> places(0, 0);
-    return _mm512_maskz_permutex2var_epi16(
-        0xaaaaaaaau, _mm512_loadu_si512(words), _mm512_load_si512(places.place), _mm512_loadu_si512(words + places.last));
-  }
+inline __m512i load_strided_halves(const uint16_t* p) {
+  if constexpr (Stride == 2) return _mm512_slli_epi32(_mm512_maskz_loadu_epi16(0x55555555u, p), 16);
+  using Registers = StridedRegisters<32, Stride>;
+  return join_strided<Registers>([&](auto first, auto following) ICPU_INLINE {
+    static constexpr StridedPlaces<uint16_t, 32, Stride, first> places;
+    constexpr __mmask32 high = 0xaaaaaaaau;
+    const __m512i at = _mm512_load_si512(places.place);
+    const auto halves = [&](int number) ICPU_INLINE { return _mm512_loadu_si512(p + Registers::start(number)); };
+    if constexpr (following) return _mm512_maskz_permutex2var_epi16(high, halves(first), at, halves(first + 1));
+    else return _mm512_maskz_permutexvar_epi16(high, at, halves(first));
+  });
 }
 
 template <int Stride, class T>
 inline value_t<T> load_strided_unit(const T* p) {
   if constexpr (sizeof(T) == 4) {
-    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const float*>(p)))}};
+    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const int32_t*>(p)))}};
   } else {
-    const auto high = load_strided_halves<Stride>(p);
+    const auto high = load_strided_halves<Stride>(reinterpret_cast<const uint16_t*>(p));
     if constexpr (std::is_same_v<T, bf16>) {
       return {{(Reg<float>)high}};
     } else if constexpr (std::is_same_v<T, f16>) {
