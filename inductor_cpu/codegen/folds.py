@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import torch
+
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.cxx import NARROW, SCALAR
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import cascade_needed
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import ONE, Expr, const, of
+from inductor_cpu.ir.index import INT32, ONE, Expr, const, of, within
 from inductor_cpu.ir.kernel import Phase
-from inductor_cpu.ir.loop_nest import Reduce, Scan
+from inductor_cpu.ir.loop_nest import Index, Reduce, Scan
 
 #: The accumulator of each reduction.
 ACCUMULATOR: dict[str, str] = {
@@ -37,9 +39,13 @@ RUNNING: dict[str, str] = {
 }
 
 
+def _gives_position(kind: str) -> bool:
+    """Whether a reduction or scan gives a place, not a value."""
+    return kind in ("argmax", "argmin")
+
+
 class Folds:
-    """Writes the reductions and scans of one kernel. A reduction's accumulators are `acc<position>`, the state of a scan
-    is `scan<position>_<phase>`."""
+    """Writes the reductions and scans of one kernel: accumulators `acc<position>`, states `scan<position>_<phase>`."""
 
     def __init__(self, facts: Facts, values: Values, writer: Writer) -> None:
         self.facts, self.kernel, self.values, self.writer = facts, facts.kernel, values, writer
@@ -69,9 +75,8 @@ class Folds:
         reduce = self.reduce(position)
         vector = self._lanes_differ(position)
         arguments = [self.values.operand(reduce.arg, vector=vector)]
-        if reduce.kind in ("argmax", "argmin"):
-            place = self._flat_position()
-            arguments.append(self.values.lanes_index(place) if vector else self.values.expr(place))
+        if _gives_position(reduce.kind):
+            arguments.append(self.values.index(Index(self._flat_position(), self._position_type), vector=vector))
         if self.horizontal:
             arguments.append("lanes")
         part = "[part]" if unroll > 1 else ""
@@ -100,11 +105,18 @@ class Folds:
         name = ACCUMULATOR[reduce.kind]
         if reduce.kind == "sum" and cascade_needed(self.facts, dtype, self._lanes_differ(position)):
             name = "CascadeSum"
+        if _gives_position(reduce.kind) and self._position_type == torch.int32:
+            name += "32"
         return f"icpu::{name}", SCALAR[dtype]
 
     def _lanes_differ(self, position: int) -> bool:
         """Whether the accumulator is a vector."""
         return self.horizontal or self.facts.varying[position]
+
+    @property
+    def _position_type(self) -> torch.dtype:
+        """What holds the positions of argmax and argmin while they are folded."""
+        return torch.int32 if within(self._flat_position(), *INT32) else torch.int64
 
     def _flat_position(self) -> Expr:
         place, stride = const(0), ONE
@@ -134,7 +146,7 @@ class Folds:
         assert isinstance(scan, Scan)
         vector = self.facts.varying[position]
         arguments = [self.values.operand(scan.arg, vector=vector)]
-        if scan.kind in ("argmax", "argmin"):
+        if _gives_position(scan.kind):
             place = self._flat_position()
             by_lane = vector and not self.horizontal
             arguments.append(self.values.lanes_index(place) if by_lane else self.values.expr(place))

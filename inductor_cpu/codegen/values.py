@@ -118,7 +118,7 @@ class Values:
             bits = sum(bit << lane for lane, bit in enumerate(self.facts.constant_masks[position]))
             text = f"icpu::lane_mask<{bits:#x}>(lanes)"
         elif isinstance(instr, Index):
-            text = self._index(instr, vector=vector)
+            text = self.index(instr, vector=vector)
         elif isinstance(instr, Load):
             self._fetch_ahead(position, instr.buffer, "fetch")
             text = self._load(position, instr)
@@ -135,7 +135,8 @@ class Values:
         kind = "auto" if self.facts.varying[position] else SCALAR[self.kernel.body[position].dtype]
         self.writer.line(f"const {kind} v{position} = {text};")
 
-    def _index(self, index: Index, *, vector: bool) -> str:
+    def index(self, index: Index, *, vector: bool) -> str:
+        """An index expression as a number, or as a vector, of the index's dtype."""
         if index.dtype == torch.int64:
             return self.lanes_index(index.expr) if vector else self.expr(index.expr)
         narrow = replace(self._vector_index, kind=SCALAR[index.dtype])

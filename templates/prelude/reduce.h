@@ -7,7 +7,7 @@
 #pragma once
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-#include "vec_ops.h"
+#include "vec_convert.h"
 #endif
 #include "scalar_math.h"
 
@@ -183,19 +183,21 @@ struct CascadeSum {
 
 // -- argmax and argmin ------------------------------------------------------------------------------------------------
 // The first position of the largest (smallest) value; the first NaN wins. Positions come in increasing order.
-template <class V>
-struct PositionOf { using type = int64_t; };
+template <class V, class At = int64_t>
+struct PositionOf { using type = At; };
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-template <class V>
+template <class V, class At>
   requires is_vector<V>
-struct PositionOf<V> { using type = Vec<int64_t, V::units>; };
+struct PositionOf<V, At> { using type = Vec<At, V::units>; };
 #endif
 
-template <class V, bool Largest>
+// At: int64_t, or int32_t where it holds all positions, which then take half as many registers.
+template <class V, bool Largest, class At>
 struct ArgAccumulator {
   using Element = element_t<V>;
-  using Position = typename PositionOf<V>::type;
-  V value = filled<V>(Largest ? lowest<Element>() : highest<Element>());
+  using Position = typename PositionOf<V, At>::type;
+  using Extreme = std::conditional_t<Largest, MaxFold, MinFold>;
+  V value = filled<V>(Extreme::template identity<Element>());
   Position position = filled<Position>(0);
 
   void add(const V& x, const Position& at) {
@@ -211,18 +213,21 @@ struct ArgAccumulator {
     static_assert(is_vector<V>);
     take(wins(other.value, other.position, value, position), other.value, other.position);
   }
-  Position result() const { return position; }
+  auto result() const {
+    if constexpr (is_vector<V>) return convert<int64_t>(position);
+    else return int64_t{position};
+  }
   int64_t across() const {
-    if constexpr (is_vector<V>) {
-      const auto values = spill(value);
-      const auto positions = spill(position);
-      int best = 0;
-      for (int i = 1; i < V::size; ++i)
-        if (wins(values[i], positions[i], values[best], positions[best])) best = i;
-      return positions[best];
-    } else {
-      return position;
-    }
+    static_assert(is_vector<V>);
+    const V best = filled<V>(fold_lanes<Extreme>(value));
+    auto holders = value == best;
+    if constexpr (std::is_floating_point_v<Element>) holders = holders | (value != value);  // none, or best is NaN
+    return fold_lanes<MinFold>(select(holders, position, filled<Position>(highest<At>())));
+  }
+  // Which lanes of x beat the value held so far: NaN beats everything but NaN.
+  auto better(const V& x) const {
+    if constexpr (std::is_floating_point_v<Element>) return !reaches(value, x) & (value == value);
+    else return ahead(x, value);
   }
 
  private:
@@ -231,10 +236,9 @@ struct ArgAccumulator {
     if constexpr (Largest) return x > y;
     else return x < y;
   }
-  // x beats the value held so far: NaN beats everything but NaN.
-  auto better(const V& x) const {
-    if constexpr (std::is_floating_point_v<Element>) return (ahead(x, value) | (x != x)) & (value == value);
-    else return ahead(x, value);
+  static auto reaches(const V& x, const V& y) {
+    if constexpr (Largest) return x >= y;
+    else return x <= y;
   }
   template <class A, class P>
   static auto wins(const A& x, const P& at, const A& y, const P& held) {
@@ -251,8 +255,10 @@ struct ArgAccumulator {
     position = select(taken, at, position);
   }
 };
-template <class V> using ArgMax = ArgAccumulator<V, true>;
-template <class V> using ArgMin = ArgAccumulator<V, false>;
+template <class V> using ArgMax = ArgAccumulator<V, true, int64_t>;
+template <class V> using ArgMin = ArgAccumulator<V, false, int64_t>;
+template <class V> using ArgMax32 = ArgAccumulator<V, true, int32_t>;
+template <class V> using ArgMin32 = ArgAccumulator<V, false, int32_t>;
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
 // An accumulator whose lanes are separate results, for values of type T.
