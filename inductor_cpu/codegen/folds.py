@@ -38,6 +38,9 @@ RUNNING: dict[str, str] = {
     "logaddexp": "RunningLogAddExp",
 }
 
+#: Rows of so many elements find an argmax block by block: a block is an eighth of them, or less.
+LONG_ROW = 8192
+
 
 def _gives_position(kind: str) -> bool:
     """Whether a reduction or scan gives a place, not a value."""
@@ -88,6 +91,17 @@ class Folds:
         if not folds or not self.horizontal or phase.stores or self.values.needs_status:
             return None
         return " && ".join(f"icpu::decided(acc{k})" for k in phase.reduces)
+
+    def searching(self, phase: Phase, needed: frozenset[int], unroll: int) -> tuple[int, ...]:
+        """The reductions of a phase that first finds the block of a long row that has an argmax or argmin, then its
+        place; none for others. The values of that block are computed twice, so nothing may depend on how often."""
+        folds = [self.reduce(k).kind for k in phase.reduces]
+        if unroll == 1 or not self.horizontal or len(self.kernel.inner) > 1 or phase.stores:
+            return ()
+        if not any(map(_gives_position, folds)) or any(isinstance(self.kernel.body[k], Scan) for k in needed):
+            return ()
+        size = size_of(self.kernel.inner[0]).as_int
+        return phase.reduces if size is not None and size >= LONG_ROW else ()
 
     def finish(self, position: int) -> None:
         """Write the reduction's value, after its loops."""

@@ -229,9 +229,17 @@ class Loops:
 
     @contextmanager
     def _loop(
-        self, loop: Sym, begin: str, end: str | None, unroll: int = 1, units: int = 1, until: str | None = None
+        self,
+        loop: Sym,
+        begin: str,
+        end: str | None,
+        unroll: int = 1,
+        units: int = 1,
+        until: str | None = None,
+        searching: tuple[int, ...] = (),
     ) -> Iterator[None]:
-        """One loop: over vectors if it is the vectorized one, else over points."""
+        """One loop: over vectors if it is the vectorized one, else over points. searching: its reductions, if it first
+        looks for a block."""
         name = self.values.symbol(loop)
         end = self.values.expr(size_of(loop)) if end is None else end
         if loop != self.vector and self._by_lanes(loop):
@@ -251,9 +259,11 @@ class Loops:
         part = " part" if unroll > 1 else ""
         done = "" if until is None else f"[&] {{ return {until}; }}, "
         function = function if until is None else f"{function}_until"
+        function = "for_best_block" if searching else function
+        parameters = "".join(f", auto& acc{k}" for k in searching)
         head = f"icpu::{function}{arguments}({done}{begin}, {end}, "
-        head += f"[&](const int64_t {name}, const auto lanes, const int{part}) ICPU_INLINE"
-        with self.writer.block(head, "});"):
+        head += f"[&](const int64_t {name}, const auto lanes, const int{part}{parameters}) ICPU_INLINE"
+        with self.writer.block(head, f"}}{parameters.replace('auto& ', '')});"):
             yield
 
     def _ends(self, loop: Sym) -> str:
@@ -310,7 +320,8 @@ class Loops:
             for level, loop in enumerate(self.kernel.inner, self.facts.outer_level + 1):
                 steps = (unroll, storing_units(self.facts, phase, needed)) if loop == self.vector else (1, 1)
                 until = self._folds.decided(phase) if loop == self.vector else None
-                stack.enter_context(self._loop(loop, "0", None, *steps, until))
+                searching = self._folds.searching(phase, needed, unroll)
+                stack.enter_context(self._loop(loop, "0", None, *steps, until, searching))
                 self._inner_values((k for k in needed if self.facts.level[k] == level), number)
             for k in phase.reduces:
                 self._folds.add(k, unroll)

@@ -6,6 +6,7 @@
 #include "scalar_math.h"
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+#include "best_block.h"
 #include "loops.h"
 #include "vec.h"
 #include "vec_convert.h"
