@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
@@ -62,8 +64,20 @@ class Folds:
         return instr
 
     # -- reductions --------------------------------------------------------------------------------------------------
+    @cached_property
+    def _held(self) -> dict[int, int]:
+        """Maxima and minima that the argmax or argmin of the same values holds anyway, which runs with them."""
+        found: dict[int, int] = {}
+        for phase in self.kernel.phases:
+            folds = {k: self.reduce(k) for k in phase.reduces}
+            places = {(f.arg, f.kind.removeprefix("arg")): k for k, f in folds.items() if _gives_position(f.kind)}
+            found |= {k: places[f.arg, f.kind] for k, f in folds.items() if (f.arg, f.kind) in places}
+        return found
+
     def declare(self, position: int, unroll: int) -> None:
         """The accumulators of a reduction, one for each part of the loop."""
+        if position in self._held:
+            return
         name, element = self._accumulator(position)
         copies = f"[{unroll}]" if unroll > 1 else ""
         if not self._lanes_differ(position):
@@ -75,6 +89,8 @@ class Folds:
 
     def add(self, position: int, unroll: int) -> None:
         """Add what the reduction folds at a point or a vector."""
+        if position in self._held:
+            return
         reduce = self.reduce(position)
         vector = self._lanes_differ(position)
         arguments = [self.values.operand(reduce.arg, vector=vector)]
@@ -101,12 +117,18 @@ class Folds:
         if not any(map(_gives_position, folds)) or any(isinstance(self.kernel.body[k], Scan) for k in needed):
             return ()
         size = size_of(self.kernel.inner[0]).as_int
-        return phase.reduces if size is not None and size >= LONG_ROW else ()
+        if size is None or size < LONG_ROW:
+            return ()
+        return tuple(k for k in phase.reduces if k not in self._held)
 
     def finish(self, position: int) -> None:
         """Write the reduction's value, after its loops."""
         reduce = self.reduce(position)
-        text = f"icpu::total(acc{position})" if self.horizontal else f"acc{position}.result()"
+        if position in self._held:
+            holder = f"acc{self._held[position]}"
+            text = f"icpu::extreme({holder})" if self.horizontal else f"{holder}.value"
+        else:
+            text = f"icpu::total(acc{position})" if self.horizontal else f"acc{position}.result()"
         if reduce.dtype in NARROW:
             kind = SCALAR[reduce.dtype]
             text = f"icpu::wrap<{kind}>({text})" if self.facts.varying[position] else f"{kind}({text})"

@@ -219,7 +219,7 @@ struct ArgAccumulator {
   }
   int64_t across() const {
     static_assert(is_vector<V>);
-    const V best = filled<V>(fold_lanes<Extreme>(value));
+    const V best = filled<V>(extreme(*this));
     auto holders = value == best;
     if constexpr (std::is_floating_point_v<Element>) holders = holders | (value != value);  // none, or best is NaN
     return fold_lanes<MinFold>(select(holders, position, filled<Position>(highest<At>())));
@@ -255,6 +255,17 @@ struct ArgAccumulator {
     position = select(taken, at, position);
   }
 };
+// The largest (smallest) value of all lanes.
+template <class A>
+inline auto extreme(const A& accumulator) {
+  return fold_lanes<typename A::Extreme>(accumulator.value);
+}
+template <class A, int N>
+inline auto extreme(const A (&accumulators)[N]) {
+  A all = accumulators[0];
+  for (int i = 1; i < N; ++i) all.value = A::Extreme::fold(all.value, accumulators[i].value);
+  return extreme(all);
+}
 template <class V> using ArgMax = ArgAccumulator<V, true, int64_t>;
 template <class V> using ArgMin = ArgAccumulator<V, false, int64_t>;
 template <class V> using ArgMax32 = ArgAccumulator<V, true, int32_t>;

@@ -43,6 +43,17 @@ def short_rows(isa: str, kind: str, dtype: torch.dtype, size: int) -> Kernel:
     return b.kernel(isa, (i,), (r,), i, [Phase((1,), ())], sizes=(M,))
 
 
+def extremes(isa: str, dtype: torch.dtype, size: int, *, along: bool) -> Kernel:
+    """The largest and the smallest values of X[i, :] and their places, with lanes along the row, or a row a lane."""
+    i, r = loop_var("i", of(M)), loop_var("r", size)
+    b = Build()
+    x = b.load("X", of(i) * size + of(r), dtype, "contiguous" if along else "strided")
+    folds = [b.reduce(kind, x) for kind in ("max", "argmax", "argmin", "min")]
+    for number, fold in enumerate(folds):
+        b.store(f"Y{number}", of(i), fold, "uniform" if along else "contiguous")
+    return b.kernel(isa, (i,), (r,), r if along else i, [Phase(tuple(folds), ())], sizes=(M,))
+
+
 def several(isa: str) -> Kernel:
     """Both extremes of 1 - 2 X[i, :] Y[:], their places, the sum, and the place of the largest |X[i, :]|."""
     i, r = loop_var("i", of(M)), loop_var("r", LONG)
@@ -60,6 +71,9 @@ def several(isa: str) -> Kernel:
 @cache
 def kernels(isa: str) -> dict[str, Kernel]:
     found = {"several": several(isa)}
+    for dtype in DTYPES:
+        for size in (5, 70, LONG):
+            found[f"extremes-{size}-{dtype}"] = extremes(isa, dtype, size, along=size > 5)
     for kind in KINDS:
         for dtype in DTYPES:
             found[f"{kind}-{dtype}"] = rows(isa, kind, dtype, LONG)
@@ -166,6 +180,28 @@ def test_special_values_in_short_rows(run: Callable[..., None], kind: str) -> No
     for value in (float("nan"), float("inf"), float("-inf"), -0.0, 0.0):
         x[torch.rand(x.shape) < 0.2] = value
     check(run, f"short-{kind}-{F32}", kind, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", [5, 70, LONG])
+def test_extremes_and_their_places(run: Callable[..., None], size: int, dtype: torch.dtype) -> None:
+    x = few_values(dtype, 60, size)
+    if dtype.is_floating_point:
+        x[7, size // 2] = x[9, 0] = x[9, -1] = float("nan")
+        x[5] = float("-inf")
+    want = [torch.amax(x, 1), places("argmax", x), places("argmin", x), torch.amin(x, 1)]
+    got = [torch.empty_like(w) for w in want]
+    run(f"extremes-{size}-{dtype}", x, *got)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.skipif(not VECTORS, reason="no vectors")
+def test_place_of_an_extreme_holds_it() -> None:
+    isa = VECTORS[-1]
+    text = generate(extremes(isa, F32, LONG, along=True), target(isa)).code
+    assert "icpu::Max<" not in text
+    assert "icpu::Min<" not in text
 
 
 def test_several_reductions_of_one_long_row(run: Callable[..., None]) -> None:
