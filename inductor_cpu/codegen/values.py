@@ -258,8 +258,11 @@ class Values:
             return f"icpu::load_strided<{stride}>({self.address(load.buffer, load.index[0])}, lanes{extra})"
         base, lanes = self.offsets(load.index[0])
         pointer = self._pointers[load.buffer]
+        place = pointer if base == "0" else f"{pointer} + {base}"
+        if stride is not None and not self._vector_index.by_lane(load.index[0]):
+            return f"icpu::load_apart({place}, {self.expr(stride)}, lanes{extra})"
         function = "gather_runs" if not extra and self._vector_index.bends(load.index[0]) else "gather"
-        return f"icpu::{function}({pointer if base == '0' else f'{pointer} + {base}'}, {lanes}, lanes{extra})"
+        return f"icpu::{function}({place}, {lanes}, lanes{extra})"
 
     def _guarded(self, load: Load, text: str, *, vector: bool) -> str:
         if load.mask is None:

@@ -17,6 +17,7 @@
 #include "vec_ops.h"
 #include "vec_order.h"
 #include "vec_records.h"
+#include "vec_strided.h"
 #include "vec_tile.h"
 #endif
 

@@ -80,22 +80,28 @@ inline auto gather_words(const Word* p, const Places& at, const M& m, [[maybe_un
   return gather_wanted(p, at, m);
 }
 
-// lane[i] = p[offset[i]] for all lanes of a type of two bytes: put together in registers, eight at a time.
-template <class T>
-inline ICPU_INLINE void copy_halves(const T* p, const Spilled<int64_t, 1>& offset, T* lane) {
-#pragma GCC unroll 2
-  for (int i = 0; i < kLanes; i += 8) {
-    __m128i eight = _mm_setzero_si128();
+// lane[i] = p[offset[i]] for all lanes of a type of two bytes: put together in one register, which what reads the lanes
+// can have without waiting for memory.
+template <class T, class Offsets>
+inline ICPU_INLINE void copy_halves(const T* p, const Offsets& offset, T* lane) {
+  const auto eight = [&](int first) ICPU_INLINE {
+    __m128i halves = _mm_setzero_si128();
     [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
       const auto half = [&](int k) ICPU_INLINE {
         uint16_t bits;
-        std::memcpy(&bits, static_cast<const void*>(p + offset[i + k]), sizeof(bits));
+        std::memcpy(&bits, static_cast<const void*>(p + offset[first + k]), sizeof(bits));
         return int(bits);
       };
-      ((eight = _mm_insert_epi16(eight, half(n), n)), ...);
+      ((halves = _mm_insert_epi16(halves, half(n), n)), ...);
     }(std::make_integer_sequence<int, 8>{});
-    std::memcpy(static_cast<void*>(lane + i), &eight, sizeof(eight));
-  }
+    return halves;
+  };
+#if defined(CPU_CAPABILITY_AVX512)
+  const __m256i all = _mm256_set_m128i(eight(8), eight(0));
+#else
+  const __m128i all = eight(0);
+#endif
+  std::memcpy(static_cast<void*>(lane), &all, sizeof(all));
 }
 
 template <class T>
@@ -154,121 +160,6 @@ inline value_t<T, U> gather(
     const T* p, const Vec<int64_t, U>& at, const Lanes& lanes, const Mask<U>& mask, const value_t<T, U>& fill) {
   const auto wanted = mask & lanes.mask();
   return select(wanted, gather_masked<T, Lanes>(p, at, wanted), fill);
-}
-
-// -- short strides ----------------------------------------------------------------------------------------------------
-// One unit of elements that lie 2 to 8 apart, from whole registers of neighbours; nothing beyond the last is read.
-#if defined(CPU_CAPABILITY_AVX512)
-template <class T>
-inline constexpr bool kHasShortStrides = sizeof(T) == 4 || sizeof(T) == 2;
-
-// The registers of N words that 16 elements lie in, of which the last one ends with the last element.
-template <int N, int Stride>
-struct StridedRegisters {
-  static constexpr int count = (15 * Stride + N) / N;
-  static constexpr int start(int number) { return number == count - 1 ? 15 * Stride + 1 - N : number * N; }
-  static constexpr int of_lane(int lane) { return lane * Stride / N; }
-  static constexpr __mmask16 lanes_from(int number) {
-    __mmask16 lanes = 0;
-    for (int lane = 0; lane < 16; ++lane) lanes |= of_lane(lane) >= number ? 1 << lane : 0;
-    return lanes;
-  }
-};
-
-// Where lanes whose element lies in register number First or in the next one find it there.
-template <class Word, int N, int Stride, int First>
-struct StridedPlaces {
-  alignas(64) Word place[N];
-  constexpr StridedPlaces() : place() {
-    using Registers = StridedRegisters<N, Stride>;
-    for (int i = 0; i < N; ++i) {
-      const int lane = i * 16 / N, number = Registers::of_lane(lane);
-      const int at = lane * Stride - Registers::start(number) + (number - First) * N;
-      place[i] = static_cast<Word>(number == First || number == First + 1 ? at : 0);
-    }
-  }
-};
-
-// pick(number, following) gives the lanes whose elements lie in register `number` or, if `following` is true, the next.
-template <class Registers, class Pick>
-inline ICPU_INLINE __m512i join_strided(const Pick& pick) {
-  const auto from = [&]<int number>(std::integral_constant<int, number> first) ICPU_INLINE {
-    return pick(first, std::bool_constant<(number + 1 < Registers::count)>{});
-  };
-  __m512i found = from(std::integral_constant<int, 0>{});
-  [&]<int... pair>(std::integer_sequence<int, pair...>) ICPU_INLINE {
-    ((found = _mm512_mask_mov_epi32(
-          found, Registers::lanes_from(2 * pair + 2), from(std::integral_constant<int, 2 * pair + 2>{}))), ...);
-  }(std::make_integer_sequence<int, (Registers::count - 1) / 2>{});
-  return found;
-}
-
-template <int Stride>
-inline __m512i load_strided_words(const int32_t* p) {
-  using Registers = StridedRegisters<16, Stride>;
-  return join_strided<Registers>([&](auto first, auto following) ICPU_INLINE {
-    static constexpr StridedPlaces<int32_t, 16, Stride, first> places;
-    const __m512i at = _mm512_load_si512(places.place);
-    const auto words = [&](int number) ICPU_INLINE { return _mm512_loadu_si512(p + Registers::start(number)); };
-    if constexpr (following) return _mm512_permutex2var_epi32(words(first), at, words(first + 1));
-    else return _mm512_permutexvar_epi32(at, words(first));
-  });
-}
-
-// The elements as the high halves of 32-bit lanes, with zeros below.
-template <int Stride>
-inline __m512i load_strided_halves(const uint16_t* p) {
-  if constexpr (Stride == 2) return _mm512_slli_epi32(_mm512_maskz_loadu_epi16(0x55555555u, p), 16);
-  using Registers = StridedRegisters<32, Stride>;
-  return join_strided<Registers>([&](auto first, auto following) ICPU_INLINE {
-    static constexpr StridedPlaces<uint16_t, 32, Stride, first> places;
-    constexpr __mmask32 high = 0xaaaaaaaau;
-    const __m512i at = _mm512_load_si512(places.place);
-    const auto halves = [&](int number) ICPU_INLINE { return _mm512_loadu_si512(p + Registers::start(number)); };
-    if constexpr (following) return _mm512_maskz_permutex2var_epi16(high, halves(first), at, halves(first + 1));
-    else return _mm512_maskz_permutexvar_epi16(high, at, halves(first));
-  });
-}
-
-template <int Stride, class T>
-inline value_t<T> load_strided_unit(const T* p) {
-  if constexpr (sizeof(T) == 4) {
-    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const int32_t*>(p)))}};
-  } else {
-    const auto high = load_strided_halves<Stride>(reinterpret_cast<const uint16_t*>(p));
-    if constexpr (std::is_same_v<T, bf16>) {
-      return {{(Reg<float>)high}};
-    } else if constexpr (std::is_same_v<T, f16>) {
-      return {{of_f16_bits(_mm512_cvtepi32_epi16(_mm512_srli_epi32(high, 16)))}};
-    } else {
-      return {{(Reg<int32_t>)_mm512_srai_epi32(high, 16)}};
-    }
-  }
-}
-#else
-template <class T>
-inline constexpr bool kHasShortStrides = false;
-#endif
-
-template <int Stride, class T, class Lanes, int U = Lanes::units>
-inline value_t<T, U> load_strided(const T* p, const Lanes& lanes) {
-  if constexpr (kHasShortStrides<T> && Lanes::full) {
-    value_t<T, U> result;
-#pragma GCC unroll 8
-    for (int u = 0; u < U; ++u) put_unit(result, u, load_strided_unit<Stride>(p + u * kLanes * Stride));
-    return result;
-  } else {
-    return gather(p, lanes.iota(0, Stride), lanes);
-  }
-}
-// Masks of windows leave out lanes at borders only.
-template <int Stride, class T, class Lanes, int U = Lanes::units>
-inline value_t<T, U> load_strided(
-    const T* p, const Lanes& lanes, const Mask<U>& mask, const value_t<T, U>& fill) {
-  if constexpr (kHasShortStrides<T> && Lanes::full) {
-    if (!any(!mask)) return load_strided<Stride>(p, lanes);
-  }
-  return gather(p, lanes.iota(0, Stride), lanes, mask, fill);
 }
 
 // step(place, value) for one lane after the other.
