@@ -17,6 +17,7 @@ from inductor_cpu.schedule.cost import CACHE
 from inductor_cpu.schedule.flat import flatten
 from inductor_cpu.schedule.fuse import HORIZONTAL, Item, fuse
 from inductor_cpu.schedule.group import Group
+from inductor_cpu.schedule.guards import simplify_guarded
 from inductor_cpu.schedule.inline import inline_producers
 from inductor_cpu.schedule.known import put_known_indices
 from inductor_cpu.schedule.listed import listed
@@ -35,7 +36,7 @@ def schedule_program(
     buffers = dict(program.buffer_table)
     inlined = inline_producers(program, live_nodes(program, program.nodes))
     nodes = [
-        flatten(put_known_indices(node), buffers) if isinstance(node, LoopNest) else node
+        simplify_guarded(flatten(put_known_indices(node), buffers)) if isinstance(node, LoopNest) else node
         for node in live_nodes(program, inlined.nodes)
     ]
     fused = fuse(program, nodes, horizontal)

@@ -1,12 +1,12 @@
 // Loops: i0 < 2, i1 < 9, i2 < 32, the first 3 shared among threads.
 // Vectors: 16 lanes (avx512) along i2, pointwise.
-extern "C" int64_t icpu_9cbd9e8b3c6942822e3511ce(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_5dabf3e33ecb47fc1e65c197(void* const* buffers, const int64_t* sizes) {
   float* const p0 = static_cast<float*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   const float* const p2 = static_cast<const float*>(buffers[2]);
   const float* const p3 = static_cast<const float*>(buffers[3]);
   const int64_t rows = 2 * 9;
-  const int threads = icpu::threads_for(8064, 20480);
+  const int threads = icpu::threads_for(7488, 20480);
   icpu::parallel_for_rows(rows, 32, icpu::kLanes, threads, [&](const int64_t row, const int64_t begin, const int64_t end) {
     const int64_t i0 = row / (9);
     const int64_t i1 = row % 9;
@@ -16,25 +16,23 @@ extern "C" int64_t icpu_9cbd9e8b3c6942822e3511ce(void* const* buffers, const int
       const auto v2 = v0 * v1;
       const auto v6 = icpu::load(p1 + 16 + i0 * 288 + i1 * 32 + i2, lanes);
       const auto v7 = -v6;
-      const auto v9 = true ? v7 : lanes.vec(0.0f);
-      const auto v12 = true ? v9 : lanes.vec(0.0f);
-      const auto v13 = icpu::load(p3 + i1 * 32 + i2, lanes);
-      const auto v14 = v12 * v13;
-      const auto v15 = v2 + v14;
-      icpu::store(p0 + i0 * 288 + i1 * 32 + i2, v15, lanes);
+      const auto v10 = true ? v7 : lanes.vec(0.0f);
+      const auto v11 = icpu::load(p3 + i1 * 32 + i2, lanes);
+      const auto v12 = v10 * v11;
+      const auto v13 = v2 + v12;
+      icpu::store(p0 + i0 * 288 + i1 * 32 + i2, v13, lanes);
     });
     icpu::for_vectors<1, icpu::Ends::kWhole>(std::max<int64_t>(begin, 16), end, [&](const int64_t i2, const auto lanes, const int) ICPU_INLINE {
       const auto v0 = icpu::load(p1 + i0 * 288 + i1 * 32 + i2, lanes);
       const auto v1 = icpu::load(p2 + i1 * 32 + i2, lanes);
       const auto v2 = v0 * v1;
       const float v7 = -0.0f;
-      const float v9 = false ? v7 : 0.0f;
-      const auto v11 = icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes);
-      const auto v12 = false ? lanes.vec(v9) : v11;
-      const auto v13 = icpu::load(p3 + i1 * 32 + i2, lanes);
-      const auto v14 = v12 * v13;
-      const auto v15 = v2 + v14;
-      icpu::store(p0 + i0 * 288 + i1 * 32 + i2, v15, lanes);
+      const auto v9 = icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes);
+      const auto v10 = false ? lanes.vec(v7) : v9;
+      const auto v11 = icpu::load(p3 + i1 * 32 + i2, lanes);
+      const auto v12 = v10 * v11;
+      const auto v13 = v2 + v12;
+      icpu::store(p0 + i0 * 288 + i1 * 32 + i2, v13, lanes);
     });
   });
   return 0;
