@@ -14,7 +14,6 @@ from inductor_cpu.schedule.divide import divide
 from inductor_cpu.schedule.epilogue import block_nest, block_vectors, epilogue_work, product_args, product_sizes
 from inductor_cpu.schedule.flat import (
     expressions,
-    fixes_order,
     merge_loops,
     merge_short_loop,
     ordered,
@@ -24,7 +23,7 @@ from inductor_cpu.schedule.group import Group
 from inductor_cpu.schedule.narrow import narrow_positions
 from inductor_cpu.schedule.phases import kept_values, split_phases
 from inductor_cpu.schedule.share import across, in_order, share
-from inductor_cpu.schedule.vectorize import plan_vectors
+from inductor_cpu.schedule.short_loops import planned
 
 
 def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: int, cache: int = CACHE) -> Kernel:
@@ -34,8 +33,7 @@ def build_kernel(group: Group, buffers: dict[str, Buffer], lanes: int, cores: in
         return _build_product(group, group.gemm, nest, buffers, lanes)
     if not group.inner:
         nest = replace(nest, dims=ordered(nest, nest.dims))
-    nest = merge_short_loop(merge_loops(nest), lanes)
-    vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes, fixes_order(nest.body))
+    nest, vector = planned(merge_short_loop(merge_loops(nest), lanes), lanes)
     alone = in_order(nest, vector), vector
     nest, vector, parallel = share(nest, vector, cores)
     shared = points(nest.dims[:parallel])

@@ -64,6 +64,9 @@ REPEATED_COST = 0.3
 #: A strided access through a tile that is transposed in registers. Masks have no such tiles, and those of 64 bits take
 #: four times as many instructions: no loop is chosen for their sake.
 TILE_COST = 2.5
+
+#: Points of the loop that such a tile is contiguous along, below which most of the tile's work is for nothing.
+SHORT_TILE = 4
 _NO_CHEAP_TILES = (torch.float64, torch.int64, torch.bool)
 
 
@@ -93,6 +96,14 @@ def plan_vectors(
         + [(-1 - n, access_kind(s.index[0], best, body, inner)) for n, s in enumerate(stores)]
     )
     return VectorPlan(best, lanes, access)
+
+
+def plan_cost(
+    plan: VectorPlan, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr], stores: Sequence[Store]
+) -> float:
+    """The cost of a point in vectors of this plan."""
+    assert plan.loop is not None
+    return _cost(plan.loop, outer, inner, body, stores, plan.lanes)[0]
 
 
 def _unsafe(
@@ -162,10 +173,13 @@ def _access_cost(
         return BENT_COST
     if kind == "contiguous" and any(o != loop and o not in address.symbols for o in outer):
         return REPEATED_COST
-    tiles = dtype not in _NO_CHEAP_TILES and not inner and any(o != loop and address.coefficient(o) == 1 for o in outer)
-    if kind == "strided" and not tiles:
-        return ACCESS_COST[kind] if stride_hint(address, loop) * dtype.itemsize <= LINE_BYTES else FAR_COST
-    return TILE_COST if kind == "strided" else ACCESS_COST[kind]
+    if kind != "strided":
+        return ACCESS_COST[kind]
+    cost = ACCESS_COST[kind] if stride_hint(address, loop) * dtype.itemsize <= LINE_BYTES else FAR_COST
+    along = [points((o,)) for o in outer if o != loop and address.coefficient(o) == 1]
+    if dtype in _NO_CHEAP_TILES or inner or not along:
+        return cost
+    return min(cost, TILE_COST * max(1.0, SHORT_TILE / max(along)))
 
 
 def _within_reach_cost(load: Load, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym], lanes: int) -> float:

@@ -113,6 +113,19 @@ PRODUCTS = {
 }
 
 
+def _update_short_rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[1:-1, 3:, 1, 0] = y
+    return x
+
+
+def test_text_of_an_update_of_short_rows_is_the_golden_one() -> None:
+    """Lanes along three loops, an order of lanes and masks that are the same in every vector."""
+    inputs = torch.zeros(9, 26, 2, 2).double(), torch.zeros(7, 23).double()
+    (kernel,) = kernels(schedule_of(lower(_update_short_rows, *inputs)))
+    compare("update_short_rows", generate(kernel, machine("avx512")).code)
+
+
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_text_of_a_product_is_the_golden_one(name: str) -> None:
     function, *inputs = PRODUCTS[name]

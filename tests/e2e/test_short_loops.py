@@ -1,0 +1,85 @@
+"""Kernels whose innermost loops are shorter than a vector, on every instruction set: bit-equal to eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from inductor_cpu import config
+from tests.e2e.support import assert_same, compile_counted
+
+Tensor = torch.Tensor
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8]
+
+
+@pytest.fixture(params=[0, 256, None], ids=["scalar", "256", "widest"])
+def simdlen(request: pytest.FixtureRequest) -> Iterator[None]:
+    with config.patch({"cpp.simdlen": request.param}):
+        yield
+
+
+def check(fn: Callable[..., object], *inputs: Tensor, dynamic: bool | None = None) -> None:
+    compiled, reports = compile_counted(fn, dynamic=dynamic)
+    assert_same(compiled(*inputs), fn(*inputs), rtol=0, atol=0)
+    assert [extern for report in reports for extern in report.externs] == []
+
+
+def whole(*shape: int, dtype: torch.dtype) -> Tensor:
+    return torch.randint(0, 9, shape).to(dtype)
+
+
+LASTS = [(2,), (3,), (4,), (5,), (2, 2), (3, 2), (2, 3), (4, 2)]
+CASES = [(last, torch.float32) for last in LASTS] + [(last, dtype) for last in ((4,), (3,)) for dtype in DTYPES[1:]]
+
+
+@pytest.mark.parametrize(("last", "dtype"), CASES, ids=str)
+def test_updates_of_a_few_places(simdlen: None, last: tuple[int, ...], dtype: torch.dtype) -> None:
+    def fn(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, ...]:
+        a, b, c = x.clone(), x.clone(), x.clone()
+        a[1:-1, :, ..., 0] = y[1:-1, :, ..., 0]
+        b[1:, 2:-3, ..., -1] = z[1:, 2:-3, ..., 0] * 2
+        b[0, :, ..., 1] = z[0, :, ..., 1]
+        c[:, 1:] = x[:, 1:].flip(-1)
+        return a, b, c, x * y[..., :1], x + z[:, :1]
+
+    shape = (4, 11, *last)
+    check(fn, *(whole(*shape, dtype=dtype) for _ in range(3)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+def test_updates_of_one_place_of_two_short_loops(simdlen: None, dtype: torch.dtype) -> None:
+    def fn(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        x = x.clone()
+        x[1:, 2:-2, 1:, 1, 0] = y * z[1:, 2:-2, 1:]
+        x[1:, 2:-2, :-1, 0, 1] = y * 2
+        return x
+
+    check(fn, whole(4, 9, 26, 2, 2, dtype=dtype), whole(3, 5, 25, dtype=dtype), whole(4, 9, 26, dtype=dtype))
+
+
+@pytest.mark.parametrize("last", [2, 3, 4, 5])
+def test_a_number_for_each_row_where_the_rows_are_short(simdlen: None, last: int) -> None:
+    def fn(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return x[1:-1, 1:] * y[1:, :, None] + z[None, 1:, None]
+
+    for rows in (6, 23):
+        x, y, z = (whole(*shape, dtype=torch.float32) for shape in ((rows, 30, last), (rows - 1, 29), (30,)))
+        check(fn, x, y, z, dynamic=True)
+
+
+@pytest.mark.parametrize("last", [2, 3, 4])
+def test_rows_chosen_by_data_where_the_rows_are_short(simdlen: None, last: int) -> None:
+    table, places = whole(50, last, dtype=torch.float32), torch.randint(0, 50, (37,))
+    check(lambda table, places: table[places] * 2, table, places)
+    check(lambda x, i: x.gather(-1, i), whole(37, 20, dtype=torch.float32), torch.randint(0, 20, (37, last)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:4], ids=str)
+def test_masks_from_memory_and_from_places(simdlen: None, dtype: torch.dtype) -> None:
+    def fn(x: Tensor, mask: Tensor) -> Tensor:
+        kept = torch.where(mask[:, None], x, 1)
+        return torch.where(torch.arange(4) % 2 == 1, kept, kept[:, :1])
+
+    check(fn, whole(45, 4, dtype=dtype), torch.rand(45) < 0.5)
