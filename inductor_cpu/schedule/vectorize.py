@@ -64,10 +64,11 @@ REPEATED_COST = 0.3
 #: A strided access through a tile that is transposed in registers. Masks have no such tiles, and those of 64 bits take
 #: four times as many instructions: no loop is chosen for their sake.
 TILE_COST = 2.5
-
-#: Points of the loop that such a tile is contiguous along, below which most of the tile's work is for nothing.
-SHORT_TILE = 4
 _NO_CHEAP_TILES = (torch.float64, torch.int64, torch.bool)
+
+#: Points of the loop that such a tile is contiguous along, below which much of its work is for nothing. Only where the
+#: short loop can be merged is there something better.
+SHORT_TILE = 4
 
 
 def plan_vectors(
@@ -101,9 +102,17 @@ def plan_vectors(
 def plan_cost(
     plan: VectorPlan, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr], stores: Sequence[Store]
 ) -> float:
-    """The cost of a point in vectors of this plan."""
+    """The cost of a point in vectors of this plan, to compare it with one of other loops."""
     assert plan.loop is not None
-    return _cost(plan.loop, outer, inner, body, stores, plan.lanes)[0]
+    cost, _ = _cost(plan.loop, outer, inner, body, stores, plan.lanes)
+    accesses = [(i.index[0], i.dtype) for i in body if isinstance(i, Load)]
+    accesses += [(s.index[0], body[s.value].dtype) for s in stores]
+    for address, dtype in accesses:
+        length = _tile_length(address, plan.loop, outer)
+        tiled = access_kind(address, plan.loop, body, inner) == "strided" and dtype not in _NO_CHEAP_TILES
+        if tiled and 0 < length < SHORT_TILE:
+            cost += TILE_COST * (SHORT_TILE / length - 1)
+    return cost
 
 
 def _unsafe(
@@ -173,13 +182,15 @@ def _access_cost(
         return BENT_COST
     if kind == "contiguous" and any(o != loop and o not in address.symbols for o in outer):
         return REPEATED_COST
-    if kind != "strided":
-        return ACCESS_COST[kind]
-    cost = ACCESS_COST[kind] if stride_hint(address, loop) * dtype.itemsize <= LINE_BYTES else FAR_COST
-    along = [points((o,)) for o in outer if o != loop and address.coefficient(o) == 1]
-    if dtype in _NO_CHEAP_TILES or inner or not along:
-        return cost
-    return min(cost, TILE_COST * max(1.0, SHORT_TILE / max(along)))
+    tiles = dtype not in _NO_CHEAP_TILES and not inner and _tile_length(address, loop, outer) > 0
+    if kind == "strided" and not tiles:
+        return ACCESS_COST[kind] if stride_hint(address, loop) * dtype.itemsize <= LINE_BYTES else FAR_COST
+    return TILE_COST if kind == "strided" else ACCESS_COST[kind]
+
+
+def _tile_length(address: Expr, loop: Sym, outer: Sequence[Sym]) -> int:
+    """Points of the longest outer loop along which an address is contiguous, but the vectorized one; 0 without one."""
+    return max((points((o,)) for o in outer if o != loop and address.coefficient(o) == 1), default=0)
 
 
 def _within_reach_cost(load: Load, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym], lanes: int) -> float:
