@@ -68,7 +68,8 @@ def exprs_of(instr: Instr) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts that follow from a kernel, and from whether tiles are wanted.
+    """Facts that follow from a kernel, from whether tiles are wanted, and from which loads may be read from a table of
+    one period (repeated; None: all).
 
     A level is a number of open loops: a value of level d needs the first d loops (outer, then inner). Parallel loops
     but the last are opened together, so they share one level. The loop of a tile opens twice: by tiles at its own
@@ -76,6 +77,7 @@ class Facts:
 
     kernel: Kernel
     tiling: bool = True
+    repeated: frozenset[int] | None = None
 
     @cached_property
     def access(self) -> dict[int, str]:
@@ -206,10 +208,11 @@ class Facts:
         for k, instr in enumerate(self.kernel.body):
             if loop is None or not isinstance(instr, Load) or self.access.get(k) != "gather":
                 continue
-            repeated = period(instr.index[0], loop)
+            repeats = period(instr.index[0], loop)
             plain = instr.mask is None and instr.buffer not in stored
-            if plain and repeated is not None and repeated[1] <= LONGEST_PERIOD:
-                found[k] = repeated
+            wanted = self.repeated is None or k in self.repeated
+            if plain and wanted and repeats is not None and repeats[1] <= LONGEST_PERIOD:
+                found[k] = repeats
         return found
 
     def store_access(self, number: int) -> str:

@@ -26,11 +26,13 @@ _ANSWERS = {
 
 @dataclass(frozen=True)
 class Piece:
-    """The points from `begin` to before `end` of the vectorized loop, and the kernel whose comparisons are answered."""
+    """The points from `begin` to before `end` of the vectorized loop, and the kernel whose comparisons are answered.
+    repeated: the loads that repeat with a short period in the whole kernel, which declares their tables."""
 
     begin: int
     end: int
     kernel: Kernel
+    repeated: frozenset[int]
 
 
 def pieces_of(facts: Facts) -> tuple[Piece, ...]:
@@ -49,15 +51,17 @@ def pieces_of(facts: Facts) -> tuple[Piece, ...]:
     aligned = all(cut % lanes == 0 for cut in cuts)
     if not cuts or len(lengths) > MOST_PIECES or min(lengths) < lanes:
         return ()
-    pieces = tuple(Piece(a, b, _answered(kernel, turns, a)) for a, b in pairwise(ends))
+    repeated = frozenset(facts.periods)
+    pieces = tuple(Piece(a, b, _answered(kernel, turns, a), repeated) for a, b in pairwise(ends))
     if not aligned and any(_starts_at_vectors(facts_of(piece), loop) for piece in pieces):
         return ()
     return pieces
 
 
 def facts_of(piece: Piece) -> Facts:
-    """The facts of a piece. Without its mask a load could go through a tile, whose loop is not opened for a piece."""
-    return Facts(piece.kernel, tiling=False)
+    """The facts of a piece. Without its mask a load could go through a tile, whose loop is not opened for a piece, or
+    repeat with a period that nobody has looked for."""
+    return Facts(piece.kernel, tiling=False, repeated=piece.repeated)
 
 
 def _starts_at_vectors(facts: Facts, loop: Sym) -> bool:

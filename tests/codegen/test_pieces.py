@@ -58,6 +58,21 @@ def joined_with_transposed(isa: str, dtype: torch.dtype) -> Kernel:
     return b.kernel(isa, [R, C], vector=C, sizes=[N])
 
 
+@cache
+def joined_with_repeated(isa: str) -> Kernel:
+    """Y[r, c] = A[r, c] * P[c % 5] for c < 32, else Q[c % 3] + A[r, c]."""
+    b = Build()
+    place, number = b.index(of(C)), b.const(32, torch.int64)
+    first = b.op("lt", place, number)
+    a = b.load("A", of(R) * COLUMNS + of(C), F32)
+    under_a_mask = b.load("P", of(C) % 5, F32, "gather", mask=first)
+    everywhere = b.load("Q", of(C) % 3, F32, "gather")
+    b.store(
+        "Y", of(R) * COLUMNS + of(C), b.op("where", first, b.op("mul", a, under_a_mask), b.op("add", everywhere, a))
+    )
+    return b.kernel(isa, [R, C], vector=C, sizes=[N])
+
+
 CUTS = [16, 32, 37, 64, 84]
 
 
@@ -65,7 +80,8 @@ CUTS = [16, 32, 37, 64, 84]
 def library(isa: str) -> Library:
     kernels = [joined(isa, cut, dtype, p) for cut in CUTS for dtype in (F32, BF16) for p in (0, 1, 2)]
     turns = (turned(isa, cut) for cut in (32, 38))
-    return Library(isa, [*kernels, *turns, *(joined_with_transposed(isa, dtype) for dtype in (F32, BF16))])
+    others = [joined_with_repeated(isa), *(joined_with_transposed(isa, dtype) for dtype in (F32, BF16))]
+    return Library(isa, [*kernels, *turns, *others])
 
 
 @pytest.mark.parametrize("parallel", [0, 1, 2])
@@ -102,6 +118,15 @@ def test_a_piece_that_reads_a_transposed_operand_is_right(library: Library, isa:
     assert len(pieces_of(Facts(kernel))) == 2
     assert library.run(kernel, a, b, y, sizes=[rows]) == 0
     assert torch.equal(y, torch.cat([a, b.T], 1))
+
+
+def test_a_piece_reads_from_no_table_that_the_whole_loop_has_not(library: Library, isa: str) -> None:
+    kernel = joined_with_repeated(isa)
+    assert len(pieces_of(Facts(kernel))) == 2
+    a, p, q, y = torch.randn(ROWS, COLUMNS), torch.randn(5), torch.randn(3), torch.empty(ROWS, COLUMNS)
+    assert library.run(kernel, a, p, q, y, sizes=[ROWS]) == 0
+    column = torch.arange(COLUMNS)
+    torch.testing.assert_close(y, torch.where(column < 32, a * p[column % 5], q[column % 3] + a))
 
 
 def test_a_loop_is_cut_where_an_answer_changes() -> None:
