@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import torch
 
+from inductor_cpu.codegen.analysis import size_of
 from inductor_cpu.ir.index import Sym, const
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Load, Store
@@ -41,23 +42,18 @@ def as_records(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _points(loop: Sym) -> int:
-    """How many points a loop has; 0 where that is unknown."""
-    return (loop.size.as_int or 0) if loop.size is not None else 0
-
-
 def _may_be_places(loop: Sym, kernel: Kernel) -> bool:
     """Whether the points of a loop, whose lanes are others, store neighbours."""
-    few = _points(loop) in SIZES and loop != kernel.vector.loop
+    few = size_of(loop).as_int in SIZES and loop != kernel.vector.loop
     return few and all(store.index[0].coefficient(loop) == 1 for store in kernel.stores)
 
 
 def _unrolled(kernel: Kernel, loop: Sym) -> Kernel:
     """The same kernel with all points of a loop in its body."""
-    editor = Editor()
+    editor, points = Editor(), size_of(loop).as_int or 0
     roots = [k for store in kernel.stores for k in store_operands(store)]
     access, lanewise, stores = dict[int, str](), set[int](), list[Store]()
-    for place in range(_points(loop)):
+    for place in range(points):
         copier = Copier(editor, kernel.body, {loop: const(place)})
         copier.run(roots)
         copies = {**copier.values, **{-1 - n: -1 - n - len(stores) for n in range(len(kernel.stores))}}
@@ -69,7 +65,7 @@ def _unrolled(kernel: Kernel, loop: Sym) -> Kernel:
         outer=tuple(other for other in kernel.outer if other != loop),
         body=tuple(editor.instructions),
         stores=tuple(stores),
-        work=kernel.work * _points(loop),
+        work=kernel.work * points,
         parallel=kernel.parallel - (kernel.outer.index(loop) < kernel.parallel),
         vector=replace(kernel.vector, access=tuple(access.items()), lanewise=tuple(sorted(lanewise))),
     )

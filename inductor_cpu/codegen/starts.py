@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from inductor_cpu.ir.index import Expr
 from inductor_cpu.ir.kernel import Kernel, Strips
 from inductor_cpu.ir.loop_nest import Instr, Load, Store
 
@@ -19,7 +18,7 @@ def starts(kernel: Kernel | Strips) -> tuple[int, ...]:
     least: dict[str, int] = {}
     accesses: list[Load | Store] = [i for i in kernel.body if isinstance(i, Load)]
     for access in (*accesses, *kernel.stores):
-        first = _constant(access.index[0])
+        first = access.index[0].added
         least[access.buffer] = min(first, least.get(access.buffer, first))
     return tuple(max(least.get(arg.buffer, 0), 0) for arg in kernel.args)
 
@@ -40,7 +39,3 @@ def _moved(instr: Instr, by: Mapping[str, int]) -> Instr:
     if not isinstance(instr, Load) or instr.buffer not in by:
         return instr
     return replace(instr, index=(instr.index[0] - by[instr.buffer],))
-
-
-def _constant(expr: Expr) -> int:
-    return sum(coefficient for monomial, coefficient in expr.terms if not monomial)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
+from inductor_cpu.codegen.analysis import size_of
 from inductor_cpu.ir.index import Expr, Sym, const
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Const, Instr, Reduce, Scan, Store
@@ -65,7 +66,7 @@ def as_straight(kernel: Kernel) -> Kernel:
 
 def _places(inner: tuple[Sym, ...]) -> list[Mapping[Sym, Expr]]:
     """The points of the inner loops, in order; none where they are too many."""
-    sizes = [(loop.size.as_int or 0) if loop.size is not None else 0 for loop in inner]
+    sizes = [size_of(loop).as_int or 0 for loop in inner]
     if not inner or any(not 0 < size <= MOST_POINTS for size in sizes):
         return []
     every = product(*map(range, sizes))

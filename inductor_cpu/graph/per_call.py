@@ -13,6 +13,7 @@ fused with packing it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import fx
@@ -61,19 +62,12 @@ def pack_per_call(
 def _of_linears(static: MicroKernelChoice, per_call: PerCallChoice) -> PerCallChoice:
     """The choice for a static operand: as for a linear, loops only where all products together are worth it."""
 
-    def choose(
-        rows: int | None,
-        inner: int | None,
-        columns: int | None,
-        dtype: torch.dtype,
-        batch: int | None,
-        transposed: bool,
-    ) -> str | None:
+    def choose(*product: Any) -> str | None:
+        rows, inner, columns, dtype, *_ = product
         own = static(rows, inner, columns, dtype, dtype)
         if own in MICRO_KERNELS:
             return own
-        other = per_call(rows, inner, columns, dtype, batch, transposed)
-        return other if other == BY_LOOPS else None
+        return BY_LOOPS if per_call(*product) == BY_LOOPS else None
 
     return choose
 

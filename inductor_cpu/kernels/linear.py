@@ -228,14 +228,18 @@ def pays_per_call(name: str, shape: Shape, blocking: Blocking, features: Collect
 def may_be_loops(product: PerCall) -> bool:
     """Whether so few rows take part that loops may be the fastest, which convert the second operand once for each, or
     so little is multiplied."""
-    return product.shape.typical[0] <= _MOST_ROWS_BY_LOOPS or is_small(product)
+    return _has_few_rows(product) or is_small(product)
+
+
+def _has_few_rows(product: PerCall) -> bool:
+    return product.shape.typical[0] <= _MOST_ROWS_BY_LOOPS
 
 
 def loops_pay(name: str, product: PerCall, features: Collection[str]) -> bool:
     """Whether loops beat the BLAS, and a micro kernel that packs at each call. features: of the CPU."""
     dot = product.batch == 1 and product.shape.rows == 1 and product.transposed  # that ATen has vectors for
     imitated = name in _PER_CALL and _PER_CALL[name] not in features and product.shape.dtype == torch.float16
-    return imitated and may_be_loops(product) and not dot
+    return imitated and _has_few_rows(product) and not dot
 
 
 def is_small(product: PerCall) -> bool:

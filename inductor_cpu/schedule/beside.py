@@ -28,8 +28,3 @@ def _misses(apart: int, steps: list[tuple[int, int]], period: int) -> bool:
     others = [reach for step, reach in steps if step % period]
     reach = sum(others)
     return -1 not in others and (apart + reach) // period == (apart - reach - 1) // period
-
-
-def place_in_record(address: Expr) -> int:
-    """The number that an address adds to what its loops and sizes give."""
-    return next((number for symbols, number in address.terms if not symbols), 0)

@@ -13,7 +13,7 @@ from inductor_cpu.ir.index import Expr, Sym, const, loop_var, of
 from inductor_cpu.ir.loop_nest import Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.nodes import Gemm
 from inductor_cpu.ir.rewrite import Copier, Editor, operands
-from inductor_cpu.schedule.beside import are_beside, place_in_record
+from inductor_cpu.schedule.beside import are_beside
 from inductor_cpu.schedule.flat import fixes_order, merge_loops, substitute_loops
 from inductor_cpu.schedule.points import Alignment, align, linear
 from inductor_cpu.schedule.rows import in_digits, over_whole_rows
@@ -46,7 +46,7 @@ class Group:
         return bool(self.outer or self.inner or self.gemm)
 
     def address_of(self, buffer: str) -> Expr | None:
-        """The one address at which the group accesses a buffer, a store's first."""
+        """An address at which the group accesses a buffer, that of its first store there if it has one."""
         for store in self.nest.stores:
             if store.buffer == buffer and store.mode == "set" and store.mask is None:
                 return store.index[0]
@@ -133,7 +133,7 @@ def _places_in_records(group: Group, nest: LoopNest) -> Iterator[tuple[Expr, Exp
     """Addresses that the group and the nest store at, as if both had the same place in a record."""
     for store in nest.stores:
         for other in group.nest.stores:
-            apart = place_in_record(other.index[0]) - place_in_record(store.index[0])
+            apart = other.index[0].added - store.index[0].added
             if store.buffer == other.buffer and abs(apart) < MOST_PLACES:
                 yield other.index[0], store.index[0] + const(apart)
 

@@ -66,6 +66,11 @@ class Expr:
         return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
 
     @property
+    def added(self) -> int:
+        """The number that it adds to the terms with symbols."""
+        return sum(coefficient for monomial, coefficient in self.terms if not monomial)
+
+    @property
     def symbols(self) -> frozenset[Sym]:
         """Every symbol in it, also inside functions, but not the sizes that symbols carry as ranges."""
         if self._symbols is None:
