@@ -11,7 +11,7 @@ from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.codegen.product import emit_product, headers_of
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.records import as_records
-from inductor_cpu.codegen.scalar import HEADERS
+from inductor_cpu.codegen.scalar import HEADERS, LOW_HEADERS
 from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.starts import from_starts
 from inductor_cpu.codegen.straight import as_straight
@@ -21,6 +21,7 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Scalar, Scan
+from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.targets.cpu import Target
 
@@ -67,7 +68,10 @@ def check_kernel(kernel: Kernel, target: Target) -> None:
 
 def headers(kernel: Kernel) -> list[str]:
     """What the kernel's code needs besides the prelude that all have."""
-    found = sorted({HEADERS[i.op] for i in kernel.body if isinstance(i, Scalar) and i.op in HEADERS})
+    scalars = [instr for instr in kernel.body if isinstance(instr, Scalar)]
+    low = [instr for instr in scalars if instr.dtype in LOW_PRECISION]
+    needed = {HEADERS.get(instr.op) for instr in scalars} | {LOW_HEADERS.get(instr.op) for instr in low}
+    found = sorted(header for header in needed if header is not None)
     if any(isinstance(i, Scan) for i in kernel.body):
         found.append("scan.h")
     if kernel.divided is not None or kernel.listed is not None:

@@ -13,7 +13,7 @@ import torch
 from inductor_cpu.codegen.cxx import ROUND
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Load, Reduce, Scalar, Scan
-from inductor_cpu.ir.ops import LOW_PRECISION, OPS
+from inductor_cpu.ir.ops import FLOAT8, LOW_PRECISION, OPS
 from inductor_cpu.ir.rewrite import operands, store_operands
 
 #: Ops f with f(round(x)) = round(f(x)): rounding keeps the order and the sign.
@@ -25,9 +25,12 @@ KEEPS_NAN_PLAIN = frozenset(
     {
         *("neg", "abs", "sign", "relu", "add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "where"),
         *("floor", "ceil", "round", "trunc", "sqrt", "rsqrt", "reciprocal", "copysign", "quotient"),
-        *("exp", "tanh", "erf", "sigmoid"),
+        *("exp", "tanh", "erf", "sigmoid", "silu", "low_exp"),
     }
 )
+
+#: Types whose every value is one of bf16 and of f16, too.
+_FEW_BITS = frozenset({torch.bool, torch.int8, torch.uint8, *FLOAT8})
 
 _PLAIN_FOLDS = frozenset({"sum", "prod", "max", "min", "fmax"})
 
@@ -56,8 +59,15 @@ class Rounding:
         if instr.dtype not in LOW_PRECISION:
             return False
         if isinstance(instr, Cast):
-            return self.kernel.body[instr.arg].dtype not in (instr.dtype, torch.bool)
+            return self.kernel.body[instr.arg].dtype not in (instr.dtype, *_FEW_BITS)
+        if isinstance(instr, Scalar) and instr.op == "mul":
+            return not any(self._is_truth_value(k) for k in instr.args)
         return isinstance(instr, Scalar) and not OPS[instr.op].exact
+
+    def _is_truth_value(self, position: int) -> bool:
+        """Whether a value is 0 or 1."""
+        instr = self.kernel.body[position]
+        return isinstance(instr, Cast) and self.kernel.body[instr.arg].dtype == torch.bool
 
     @cached_property
     def waits(self) -> tuple[bool, ...]:

@@ -63,6 +63,8 @@ SCALAR: dict[str, Row] = {
     **_icpu("rsqrt erfinv digamma i0 sigmoid signbit"),
     "gelu": Row(low="icpu::gelu({0})"),
     "gelu_tanh": Row(low="icpu::gelu_tanh({0})"),
+    "silu": Row(low="icpu::silu({0})"),
+    "low_exp": Row(float="icpu::low_exp({0})"),
     "round": Row(float="std::nearbyint({0})"),
     "reciprocal": Row(float="{T}(1) / {0}"),
     "logical_not": Row(bool="!{0}"),
@@ -110,4 +112,8 @@ SCALAR: dict[str, Row] = {
 #: Ops that need a header besides the prelude.
 HEADERS: dict[str, str] = dict.fromkeys(("erfinv", "digamma", "i0"), "special_math.h")
 HEADERS |= dict.fromkeys(("gelu", "gelu_tanh"), "gelu.h")
+HEADERS |= dict.fromkeys(("silu", "low_exp"), "low_math.h")
 HEADERS |= dict.fromkeys(("philox", "philox_second"), "philox.h")
+
+#: The same for vectors of bf16 and f16.
+LOW_HEADERS: dict[str, str] = dict.fromkeys(("exp", "sigmoid", "tanh", "div"), "low_math.h")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 
@@ -134,6 +135,8 @@ class Values:
         """Write `const T v = text`."""
         kind = "auto" if self.facts.varying[position] else SCALAR[self.kernel.body[position].dtype]
         self.writer.line(f"const {kind} v{position} = {text};")
+        if position in self._divisors:
+            self.writer.line(f"const icpu::Divisor divisor{position}(v{position});")
 
     def index(self, index: Index, *, vector: bool) -> str:
         """An index expression as a number, or as a vector, of the index's dtype."""
@@ -307,7 +310,25 @@ class Values:
             text = text.replace(f"{{{number}}}", arg)
         return text
 
+    @cached_property
+    def _divisors(self) -> frozenset[int]:
+        """Values that divide many of bf16: their reciprocals give the same quotients (`Divisor` in low_math.h)."""
+        body, varying = self.kernel.body, self.facts.varying
+        found = (i.args[1] for k, i in enumerate(body) if isinstance(i, Scalar) and i.op == "div" and varying[k])
+        bf16 = (k for k in found if body[k].dtype == torch.bfloat16 and not varying[k])
+        return frozenset(k for k in bf16 if isinstance(body[k], (Const, Load, Scalar, Cast)))
+
+    def _quotient(self, args: tuple[int, ...]) -> str:
+        a, b = args
+        divisor = self.kernel.body[b]
+        inverse = f"divisor{b}"
+        if isinstance(divisor, Const):
+            inverse = f"icpu::Divisor({literal(divisor.value, divisor.dtype)})"
+        return f"icpu::quotient({self.operand(a, vector=True)}, {inverse})"
+
     def _vector_text(self, position: int, instr: Scalar, dtype: torch.dtype) -> str:
+        if instr.op == "div" and instr.args[1] in self._divisors and position not in self.kernel.vector.lanewise:
+            return self._quotient(instr.args)
         row = VECTOR_OPS.get(instr.op)
         template = row.template(dtype) if row else None
         numbers = instr.args
@@ -316,7 +337,7 @@ class Values:
         args = [self.operand(k, vector=True) for k in numbers]
         if template is None or (position in self.kernel.vector.lanewise and instr.op not in ("where", *INDEX_CHECKS)):
             return self._lane_by_lane(instr, dtype, args)
-        text = template.replace("{T}", SCALAR[dtype]).replace("{lanes}", "lanes")
+        text = template.replace("{T}", SCALAR[dtype]).replace("{E}", ELEMENT[dtype]).replace("{lanes}", "lanes")
         for number, arg in enumerate(args):
             text = text.replace(f"{{{number}}}", arg)
         if dtype in NARROW and instr.dtype == dtype and instr.op in LEAVES_RANGE:

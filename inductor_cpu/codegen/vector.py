@@ -1,7 +1,8 @@
 """The vector C++ of ops, with the same kinds of rows as `codegen/scalar.py`.
 
-A missing row, or kind, means that the op runs lane by lane through its scalar row. {T} is the element type, {lanes} the
-lanes that take part. Narrow integers are held in 32-bit lanes and wrapped after the ops in `LEAVES_RANGE`.
+A missing row, or kind, means that the op runs lane by lane through its scalar row. {T} is the type of a lane, {E} that
+of an element in memory, {lanes} the lanes that take part. Narrow integers are held in 32-bit lanes and wrapped after
+the ops in `LEAVES_RANGE`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ VECTOR: dict[str, Row] = {
     "abs": Row(float="icpu::abs({0})", int="icpu::abs({0})"),
     "sign": Row(float="icpu::sign({0})", int="icpu::sign({0})"),
     "relu": Row(float="icpu::relu({0})", int="icpu::relu({0})"),
-    **_call("floor ceil trunc sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan"),
-    **_call("sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid isnan isinf signbit"),
+    **_call(
+        "floor ceil trunc sqrt rsqrt reciprocal low_exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan"
+    ),
+    **_call("sinh cosh asinh acosh atanh erf erfc lgamma isnan isinf signbit"),
+    "exp": Row(float="icpu::exp({0})", low="icpu::low_exp({0})"),
+    "tanh": Row(float="icpu::tanh({0})", low="icpu::low_tanh({0})"),
+    "sigmoid": Row(float="icpu::sigmoid({0})", low="icpu::low_sigmoid<{E}>({0})"),
+    "silu": Row(low="icpu::low_silu<{E}>({0})"),
     "gelu": Row(low="icpu::gelu({0})"),
     "gelu_tanh": Row(low="icpu::gelu_tanh({0})"),
     "round": Row(float="icpu::rint({0})"),

@@ -109,6 +109,8 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "i0": torch.i0,
     "sigmoid": torch.sigmoid,
     "gelu": _gelu,
+    "silu": torch.nn.functional.silu,
+    "low_exp": torch.exp,
     "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "isnan": torch.isnan,
     "isinf": torch.isinf,

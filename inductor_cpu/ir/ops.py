@@ -65,6 +65,9 @@ _TABLE: list[OpRow] = [
     *_rows("sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh", 1, "same", "float", cost=25),
     *_rows("erf erfc erfinv lgamma digamma i0 sigmoid", 1, "same", "float", cost=25),
     *_rows("gelu gelu_tanh", 1, "same", "low", cost=20),
+    *_rows("silu", 1, "same", "low", cost=16),
+    # exp of float32 for sums and quotients that are rounded to bf16 or f16 in the end: 17 bits are right, all of exp(0)
+    *_rows("low_exp", 1, "same", "float", cost=12),
     *_rows("isnan isinf signbit", 1, "bool", "float"),
     *_rows("logical_not", 1, "bool", "bool"),
     *_rows("bitwise_not", 1, "same", "bits"),

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.ir.index import ZERO, Expr
+from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.reductions import Axes, Element, accumulator, axes_of, fold, loader, node_result
@@ -23,6 +24,11 @@ def _shifted(x: TensorValue, shift: TensorValue, acc: torch.dtype) -> Element:
     return lambda body, at: body.op("sub", body.cast(body.load(x, at), acc), body.load(shift, at))
 
 
+def _exp(x: TensorValue, result: torch.dtype) -> str:
+    """The exp whose bits are enough for a result of this type."""
+    return "low_exp" if x.dtype in LOW_PRECISION and result in LOW_PRECISION else "exp"
+
+
 def _exponentials(
     ctx: Lowering, node: fx.Node, x: TensorValue, axes: Axes, acc: torch.dtype, kind: str
 ) -> tuple[TensorValue, TensorValue, TensorValue]:
@@ -30,7 +36,8 @@ def _exponentials(
     element is, so that the largest number ("fmax") will do where nothing but the sum is used."""
     largest = fold(ctx, node, axes, kind, loader(x, acc), acc)
     shifted = _shifted(x, largest, acc)
-    powers = ctx.pointwise(node, lambda body, at: body.op("exp", shifted(body, at)), dtype=acc)
+    exp = _exp(x, meta_of(node).dtype)
+    powers = ctx.pointwise(node, lambda body, at: body.op(exp, shifted(body, at)), dtype=acc)
     return largest, powers, fold(ctx, node, axes, "sum", loader(powers), acc)
 
 
@@ -38,12 +45,15 @@ def _exponentials(
 def softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, half_to_float: bool) -> TensorValue:
     """exp(x - max) / sum. A row of -inf gives NaN."""
     _, powers, total = _exponentials(ctx, node, x, axes_of(x, dim), accumulator(x.dtype), "fmax")
-    return ctx.pointwise(node, lambda body, at: _share(body, powers, total, at))
+    result = meta_of(node).dtype
+    return ctx.pointwise(node, lambda body, at: _share(body, powers, total, at, result))
 
 
-def _share(body: Body, powers: TensorValue, total: TensorValue, at: tuple[Expr, ...]) -> int:
+def _share(body: Body, powers: TensorValue, total: TensorValue, at: tuple[Expr, ...], result: torch.dtype) -> int:
     """powers / total, where the total is one number for many powers, of which one is 1."""
     whole = body.load(total, at)
+    if result in LOW_PRECISION:
+        return body.op("mul", body.load(powers, at), body.op("reciprocal", whole))
     return body.op("quotient", body.load(powers, at), whole, body.op("reciprocal", whole))
 
 
@@ -55,7 +65,7 @@ def safe_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, dtype: 
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         empty = body.op("eq", body.load(largest, at), body.const(-math.inf, acc))
-        value = _share(body, powers, total, at)
+        value = _share(body, powers, total, at, meta_of(node).dtype)
         return body.op("where", empty, body.const(0, acc), value)
 
     return ctx.pointwise(node, compute)
@@ -63,13 +73,14 @@ def safe_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, dtype: 
 
 @rule(aten._log_softmax.default)
 def log_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, half_to_float: bool) -> TensorValue:
-    """x - max - log(sum exp(x - max))."""
+    """x - max - log(sum exp(x - max)). Where the sum is near 1, its logarithm is as exact as what was added to 1."""
+    exp = _exp(x, meta_of(node).dtype)
     axes, acc = axes_of(x, dim), accumulator(x.dtype)
     largest = fold(ctx, node, axes, "fmax", loader(x, acc), acc)
     shifted = _shifted(x, largest, acc)
 
     def element(body: Body, at: tuple[Expr, ...]) -> int:
-        return body.op("exp", shifted(body, at))
+        return body.op(exp, shifted(body, at))
 
     total = fold(ctx, node, axes, "sum", element, acc, finish=lambda body, value, at: body.op("log", value))
     return ctx.pointwise(node, lambda body, at: body.op("sub", shifted(body, at), body.load(total, at)))

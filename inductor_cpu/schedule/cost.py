@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.loop_nest import Instr, Load, Reduce, Scalar, Scan
-from inductor_cpu.ir.ops import OPS
+from inductor_cpu.ir.ops import LOW_PRECISION, OPS
 
 #: Bytes of a second-level cache where the target is not known.
 CACHE = 1 << 20
 
 #: What an unknown size counts as in a comparison.
 TYPICAL_SIZE = 128
+
+
+#: What rounding a value to bf16 or f16 takes after an op that may be inexact.
+ROUNDING_COST = 3
 
 
 def hint(expr: Expr) -> int:
@@ -28,6 +32,12 @@ def points(symbols: Sequence[Sym]) -> int:
         assert symbol.size is not None
         total *= max(hint(symbol.size), 1)
     return total
+
+
+def scalar_cost(instr: Scalar) -> int:
+    """One op and the rounding of its result."""
+    rounded = instr.dtype in LOW_PRECISION and not OPS[instr.op].exact
+    return OPS[instr.op].cost + (ROUNDING_COST if rounded else 0)
 
 
 def body_cost(body: Sequence[Instr]) -> int:

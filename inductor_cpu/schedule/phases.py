@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Phase, VectorPlan
 from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
-from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.rewrite import loop_symbols, needed_by, operands, store_operands
+from inductor_cpu.schedule.cost import scalar_cost
 
 #: A value is kept in a row rather than computed again when that takes at least this much arithmetic: in a short row,
 #: which stays in the first-level cache or near it, and in one that the second-level cache takes and gives back.
@@ -127,5 +127,5 @@ def _subtree_cost(body: Sequence[Instr], position: int, barrier: set[int]) -> in
     total = 0
     for p in needed_by(body, (position,), barrier):
         instruction = body[p]
-        total += OPS[instruction.op].cost if isinstance(instruction, Scalar) else isinstance(instruction, Load)
+        total += scalar_cost(instruction) if isinstance(instruction, Scalar) else isinstance(instruction, Load)
     return total

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from inductor_cpu.ir.index import loop_var, of, size_symbol
+from inductor_cpu.ir.index import const, loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 
 from .build import BF16, F16, F32, F64, Build
@@ -30,6 +30,7 @@ ULPS = {
 STRIDE = 1021
 N = size_symbol("n")
 I = loop_var("i", of(N))
+J = loop_var("j", const(1))
 
 
 @cache
@@ -114,6 +115,55 @@ def test_gelu_of_low_precision_is_accurate_for_every_value(approximate: str, dty
     assert (got.to(F64) - exact).abs()[(x < -5) & exact.isfinite()].max() <= 2e-6
 
 
+LOW = {"exp": torch.exp, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": torch.nn.functional.silu}
+
+
+@pytest.mark.parametrize("isa", available())
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+@pytest.mark.parametrize("name", LOW)
+def test_function_of_low_precision_is_rounded_as_the_exact_one_but_near_ties(
+    name: str, dtype: torch.dtype, isa: str
+) -> None:
+    x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
+    b = Build()
+    b.store("y", of(I), b.op(name, b.load("X", of(I), dtype)))
+    kernel, got = b.kernel(isa, (I,), vector=None if isa == "scalar" else I, sizes=(N,)), torch.empty_like(x)
+    Library(isa, [kernel]).run(kernel, x, got, sizes=[len(x)])
+    exact, eager = LOW[name](x.to(F64)), LOW[name](x)
+    assert torch.equal(got.isnan(), eager.isnan())
+    infinite = eager.isinf()
+    assert torch.equal(got[infinite], eager[infinite])
+    number = ~(eager.isnan() | infinite)
+    assert torch.equal(got[number].signbit(), exact[number].signbit())
+    info = torch.finfo(dtype)
+    _, exponent = torch.frexp(exact)
+    last_place = torch.ldexp(torch.ones_like(exact), exponent.clamp(min=-125) - 1) * info.eps
+    last_place = last_place.clamp(min=max(info.smallest_normal * info.eps, 2.0**-133))
+    # Where exp(-x) is beyond floats, their sigmoid is 0: too small by up to 2^-126 x.
+    tiny = number & (x < -87) & (name in ("sigmoid", "silu"))
+    assert (got[tiny].to(F64).abs() <= exact[tiny].abs() + last_place[tiny]).all()
+    error = (got.to(F64) - exact).abs() / last_place
+    worst = error.where(number & ~tiny, torch.zeros_like(error)).argmax()
+    assert error[worst] <= 0.53, (x[worst].item(), error[worst].item())
+
+
+@pytest.mark.parametrize("isa", [name for name in available() if name != "scalar"])
+def test_low_exp_has_17_bits_for_every_float_and_all_of_one(isa: str) -> None:
+    x = everywhere()
+    b = Build()
+    b.store("y", of(I), b.op("low_exp", b.load("X", of(I), F32)))
+    kernel, got = b.kernel(isa, (I,), vector=I, sizes=(N,)), torch.empty_like(x)
+    Library(isa, [kernel]).run(kernel, x, got, sizes=[len(x)])
+    exact = torch.exp(x.to(F64))
+    assert torch.equal(got.isnan(), exact.isnan())
+    assert (got[x == 0] == 1).all()
+    assert torch.equal(got[x.abs() == float("inf")].to(F64), exact[x.abs() == float("inf")])
+    normal = (exact >= 2.0**-126) & (exact < 3.4e38)
+    assert ((got[normal].to(F64) - exact[normal]).abs() / exact[normal]).max() <= 2.0**-17
+    assert (got[exact < 2.0**-126] <= 2.0**-126).all()
+    assert (got[exact > 3.41e38] == float("inf")).all()
+
+
 def numerators(dtype: torch.dtype) -> torch.Tensor:
     """Numbers of every exponent from 1 down to the smallest one, 0, and NaN."""
     generator = torch.Generator().manual_seed(0)
@@ -144,3 +194,25 @@ def test_quotient_by_the_sum_of_a_row_is_rounded_as_a_division_unless_it_is_tiny
         tiny = ~plain & number
         unit = torch.nextafter(want, torch.ones_like(want)) - want
         assert ((got - want).abs() <= unit)[tiny].all()
+
+
+@pytest.mark.parametrize("isa", available())
+def test_quotient_of_bf16_by_one_divisor_is_the_rounded_one(isa: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(BF16)
+    b = Build()
+    b.store("Y", of(I), b.op("div", b.load("X", of(I), BF16), b.load("D", of(J), BF16, "uniform")))
+    kernel = b.kernel(isa, (J, I), vector=None if isa == "scalar" else I, sizes=(N,), parallel=1)
+    library = Library(isa, [kernel])
+    special = [0.0, -0.0, 1.0, 3.0, 6.0, 1e-40, -1e-40, 3e38, -1.7e38, 1e-38, float("inf"), float("-inf"), float("nan")]
+    patterns = torch.randint(-(1 << 15), 1 << 15, (200,), generator=generator).to(torch.int16).view(BF16)
+    for divisor in torch.cat([torch.tensor(special, dtype=BF16), patterns]).split(1):
+        got = torch.empty_like(x)
+        library.run(kernel, x, divisor, got, sizes=[len(x)])
+        want = x / divisor
+        tiny = want.abs() < 2.0**-126
+        assert torch.equal(got.isnan(), want.isnan()), divisor
+        assert torch.equal(got[~want.isnan()].signbit(), want[~want.isnan()].signbit()), divisor
+        normal = ~(want.isnan() | tiny)
+        assert torch.equal(got[normal], want[normal]), divisor
+        assert ((got.to(F64) - want.to(F64)).abs()[tiny] <= 2.0**-133).all(), divisor

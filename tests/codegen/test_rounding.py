@@ -11,7 +11,7 @@ from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.rounding import KEEPS_NAN_PLAIN
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.ops import OPS
+from inductor_cpu.ir.ops import FLOAT8, OPS
 
 from .build import BF16, BOOL, F16, F32, Build
 from .harness import Library
@@ -55,7 +55,7 @@ def kernel_of(isa: str, dtype: torch.dtype) -> Kernel:
 @pytest.fixture(scope="module")
 def library(isa: str) -> Library:
     kernels = [kernel_of(isa, dtype) for dtype in (BF16, F16)]
-    return Library(isa, [*kernels, arithmetic(isa), *([] if isa == "scalar" else [nan_kernel(isa)])])
+    return Library(isa, [*kernels, arithmetic(isa), *([] if isa == "scalar" else [nan_kernel(isa)]), low_kernel(isa)])
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
@@ -96,6 +96,68 @@ def test_every_operator_of_a_chain_is_rounded(library: Library, isa: str) -> Non
     assert_same_bits(y, torch.relu((a * b + a) * 0.5 - b).abs())  # no -0.0: eager's relu gives either
 
 
+#: Ops that keep NaN plain and that only bf16 and f16 have; and those with code of their own for these.
+LOW_ONLY = {op for op in KEEPS_NAN_PLAIN if OPS[op].domain == "low"}
+LOW_CODE = ("exp", "sigmoid", "silu", "tanh")
+
+
+@cache
+def low_kernel(isa: str) -> Kernel:
+    """Functions of bf16, rounded and kept as floats."""
+    b = Build()
+    x = b.load("X", of(I), BF16)
+    for op in LOW_CODE:
+        b.store(op, of(I), b.cast(b.op(op, x), F32))
+    return b.kernel(isa, [I], vector=I, sizes=[N])
+
+
+def test_nan_of_functions_of_bf16_is_nan_after_rounding(library: Library, isa: str) -> None:
+    x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(BF16)
+    results = {op: torch.empty(len(x)) for op in LOW_CODE}
+    assert library.run(low_kernel(isa), x, *results.values(), sizes=[len(x)]) == 0
+    functions = {"silu": torch.nn.functional.silu}
+    for op, got in results.items():
+        assert torch.equal(got.isnan(), functions.get(op, getattr(torch, op, None))(x).isnan()), op
+        assert torch.equal(got.to(BF16).float()[~got.isnan()], got[~got.isnan()]), op
+
+
+@cache
+def exact_kernel(isa: str, dtype: torch.dtype) -> Kernel:
+    """Conversions to bf16 or f16, and products with truth values, which need no rounding."""
+    b = Build()
+    for source in EXACT_SOURCES:
+        b.store(f"Y{source}", of(I), b.cast(b.cast(b.load(f"X{source}", of(I), source), dtype), F32))
+    product = b.op("mul", b.load("A", of(I), dtype), b.cast(b.load("B", of(I), BOOL), dtype))
+    b.store("P", of(I), b.cast(product, F32))
+    return b.kernel(isa, [I], vector=None if isa == "scalar" else I, sizes=[N])
+
+
+EXACT_SOURCES = (*sorted(FLOAT8, key=str), torch.int8, torch.uint8, BOOL)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+def test_exact_conversions_and_products_are_not_rounded_and_are_eagers(isa: str, dtype: torch.dtype) -> None:
+    kernel = exact_kernel(isa, dtype)
+    rounding = Facts(kernel).rounding
+    assert all(rounding.function(k, vector=True) is None for k in range(len(kernel.body)))
+    patterns = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
+    args: list[torch.Tensor] = []
+    want: list[torch.Tensor] = []
+    for source in EXACT_SOURCES:
+        x = patterns % 2 == 0 if source == BOOL else patterns.to(torch.int8).view(source)
+        got = torch.empty(len(x))
+        args += [x, got]
+        want.append(x.to(dtype).float())
+    a, flags, got = patterns.view(dtype), patterns % 3 == 0, torch.empty(len(patterns))
+    args += [a, flags, got]
+    want.append((a * flags).float())
+    assert Library(isa, [kernel]).run(kernel, *args, sizes=[len(patterns)]) == 0
+    results = [t for t in args if t.dtype == F32]
+    for name, result, expected in zip((*EXACT_SOURCES, "product"), results, want, strict=True):
+        assert torch.equal(result.isnan(), expected.isnan()), name
+        assert torch.equal(result[~result.isnan()], expected[~result.isnan()]), name
+
+
 @cache
 def nan_kernel(isa: str) -> Kernel:
     """Each op that keeps the low half of NaN zero, from bf16 arguments."""
@@ -104,7 +166,7 @@ def nan_kernel(isa: str) -> Kernel:
     args = [b.cast(arg, F32) for arg in args]
     args.append(args[1])
     choose = b.load("C", of(I), BOOL)
-    for op in sorted(KEEPS_NAN_PLAIN):
+    for op in sorted(KEEPS_NAN_PLAIN - LOW_ONLY):
         b.store(op, of(I), b.op(op, choose, *args[:2]) if op == "where" else b.op(op, *args[: OPS[op].arity]))
     return b.kernel(isa, [I], vector=I, sizes=[N])
 
@@ -116,7 +178,7 @@ def test_nan_of_these_ops_have_a_low_half_of_zeros(library: Library, isa: str) -
     x = values.to(torch.int16).view(BF16)
     x, y = (grid.flatten().contiguous() for grid in torch.meshgrid(x, x, indexing="ij"))
     choose = torch.arange(len(x)) % 2 == 0
-    results = {op: torch.empty(len(x)) for op in sorted(KEEPS_NAN_PLAIN)}
+    results = {op: torch.empty(len(x)) for op in sorted(KEEPS_NAN_PLAIN - LOW_ONLY)}
     assert library.run(nan_kernel(isa), x, y, choose, *results.values(), sizes=[len(x)]) == 0
     for op, result in results.items():
         nan = result.isnan()

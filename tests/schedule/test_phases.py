@@ -49,3 +49,11 @@ def test_what_is_cheap_to_compute_again_is_kept_in_short_rows_only() -> None:
 
     assert kept(normalized, torch.randn(4, 1000), 2 * MIB) == 1
     assert kept(normalized, torch.randn(4, 32000), 2 * MIB) == 0
+
+
+def test_a_short_chain_is_kept_where_its_ops_are_rounded() -> None:
+    def masked(x: Tensor) -> Tensor:
+        return torch.softmax(x * 0.3 + 1.5, -1)
+
+    assert kept(masked, torch.randn(4, 384, dtype=torch.bfloat16), 2 * MIB) == 2
+    assert kept(masked, torch.randn(4, 384), 2 * MIB) == 1
