@@ -16,8 +16,9 @@ struct AmxBf16 {
   static constexpr int kColumns = 32;
   static constexpr int kStep = 32;
 
-  // c (+)= a @ b for the first `rows` rows, rounded up to tiles; c has rows of kColumns.
-  static void block(const bf16* a, const bf16* b, float* c, int64_t rows, int64_t depth, bool accumulate) {
+  // c (+)= a @ b for the first `rows` rows and a depth that are both rounded up to tiles, and all columns of a panel; c has
+  // rows of kColumns.
+  static void block(const bf16* a, const bf16* b, float* c, int64_t rows, int64_t, int64_t depth, bool accumulate) {
     if (rows > 16) {
       tiles<2>(a, b, c, depth, accumulate);
     } else {
@@ -37,7 +38,7 @@ struct AmxBf16 {
     } else {
       gemm::zero_tiles();
     }
-    gemm::multiply_tiles<gemm::AmxBf16Products, row_tiles>(a, b, depth / kStep);
+    gemm::multiply_tiles<gemm::AmxBf16Products, row_tiles>(a, b, gemm::ceil_div(depth, kStep));
     gemm::store_tiles<row_tiles>(c);
   }
 };

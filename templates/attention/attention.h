@@ -152,7 +152,8 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
       for (Block* block = blocks_of; block < blocks_of + count; ++block) {
         float* const sums = block->sums + panel * kBlock * kColumns;
         if (block->keys > 0) {
-          Micro::block(block->weights, values, sums, block->rows, round_up(block->keys, kColumns), block->begun);
+          const int64_t columns = std::min(kColumns, sizes.columns - panel * kColumns);
+          Micro::block(block->weights, values, sums, block->rows, columns, block->keys, block->begun);
         }
       }
     }
@@ -166,7 +167,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
     const int64_t count = std::min(kColumns, block.keys - key), first = begin + key;
     if (kChanged && !blocks.see(some.batch, some.head, block.first, block.first + block.rows, first, first + count)) return;
     float* const scores = block.scores + key * kBlock;
-    Micro::block(block.queries, to.keys + first * depth_(), scores, block.rows, depth_(), false);
+    Micro::block(block.queries, to.keys + first * depth_(), scores, block.rows, count, sizes.depth, false);
     if constexpr (kChanged) change(some.batch, some.head, block.first, first, block.rows, count, kColumns, scores);
   }
 

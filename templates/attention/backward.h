@@ -192,7 +192,7 @@ class Backward {
     const int64_t seen = causal ? std::min(keys.end, some.first + some.count) : keys.end;
     if (seen <= keys.begin) std::fill_n(to.grad_q, kQueriesAtOnce * panels_() * kColumns, 0.0f);
     for (int64_t begin = keys.begin; begin < seen; begin += kKeysAtOnce) {
-      const int64_t end = std::min(begin + kKeysAtOnce, seen), width = round_up(end - begin, kColumns);
+      const int64_t end = std::min(begin + kKeysAtOnce, seen);
       const int64_t packed_width = round_up(std::min(kKeysAtOnce, keys.end - begin), kColumns);
       for (int64_t key = begin; key < end; key += kColumns) {
         meet_panel(some, keys, key, std::min(kColumns, end - key), (key - begin) * kBlock, to);
@@ -202,7 +202,8 @@ class Backward {
         float* const sums = to.grad_q + p * kQueriesAtOnce * kColumns;
         for (int64_t r = 0; r < some.count; r += kBlock) {
           const int64_t rows = std::min(kBlock, some.count - r);
-          Micro::block(to.slopes_as_rows + r * kKeysAtOnce, panel, sums + r * kColumns, rows, width, begin != keys.begin);
+          Micro::block(to.slopes_as_rows + r * kKeysAtOnce, panel, sums + r * kColumns, rows, sizes.depth - p * kColumns, end - begin,
+                       begin != keys.begin);
         }
       }
     }
@@ -214,8 +215,8 @@ class Backward {
     const Element* const value_panel = to.values + (key - keys.begin) * columns_();
     for (int64_t r = 0; r < some.count; r += kBlock) {
       const int64_t rows = std::min(kBlock, some.count - r);
-      Micro::block(to.queries + r * depth_(), key_panel, to.scores + r * kColumns, rows, depth_(), false);
-      Micro::block(to.grads + r * columns_(), value_panel, to.products + r * kColumns, rows, columns_(), false);
+      Micro::block(to.queries + r * depth_(), key_panel, to.scores + r * kColumns, rows, count, sizes.depth, false);
+      Micro::block(to.grads + r * columns_(), value_panel, to.products + r * kColumns, rows, count, sizes.columns, false);
     }
     const int64_t rows = round_up(some.count, kStep);
     for (int64_t r = 0; r < rows; r += 2) {
@@ -273,7 +274,7 @@ class Backward {
   static void add_across(const Element* across, const Element* panel, int64_t queries, int64_t values, float* sums) {
     for (int64_t r = 0; r < values; r += kBlock) {
       const int64_t rows = std::min(kBlock, values - r);
-      Micro::block(across + r * queries, panel, sums + r * kColumns, rows, queries, true);
+      Micro::block(across + r * queries, panel, sums + r * kColumns, rows, kColumns, queries, true);
     }
   }
 

@@ -19,20 +19,11 @@ struct DotBf16 {
     Thread() {}  // not trivial, so that an object that only lives is no unused variable
   };
 
-  // c (+)= a @ b for the first `rows` rows, in parts of about the same size, rounded up to pairs. c has kBlock rows of
-  // kColumns.
-  static void block(const bf16* a, const bf16* b, float* c, int64_t rows, int64_t depth, bool accumulate) {
-    const int64_t part = gemm::round_up(gemm::equal_parts(rows, kMost), 2);
-    for (int64_t row = 0; row < rows; row += part) {
-      const int64_t count = std::min(part, rows - row);
-      [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-        const auto place = [&](auto* from) ICPU_INLINE { return from + row * kStep; };
-        ((count == 2 * n + 1 || count == 2 * n + 2
-              ? multiply_rows<2 * n + 2>(place(a), b, place(c), depth, accumulate)
-              : void()),
-         ...);
-      }(std::make_integer_sequence<int, kMost / 2>{});
-    }
+  // c (+)= a @ b for the first `rows` rows, in parts of about the same size, and `columns` columns, rounded up to vectors; rows
+  // and depth are rounded up to pairs. c has kBlock rows of kColumns.
+  static void block(const bf16* a, const bf16* b, float* c, int64_t rows, int64_t columns, int64_t depth, bool accumulate) {
+    const auto by = columns > kLanes ? by_parts<2> : by_parts<1>;
+    by(a, b, c, rows, depth, accumulate);
   }
 
   static void stay_awake() {}
@@ -42,20 +33,35 @@ struct DotBf16 {
   static constexpr int kMost = 14;
   static_assert(kColumns == kStep && kBlock % 2 == 0);
 
-  template <int R>
+  template <int Vectors>
+  static void by_parts(const bf16* a, const bf16* b, float* c, int64_t rows, int64_t depth, bool accumulate) {
+    const int64_t part = gemm::round_up(gemm::equal_parts(rows, kMost), 2);
+    for (int64_t row = 0; row < rows; row += part) {
+      const int64_t count = std::min(part, rows - row);
+      [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+        const auto place = [&](auto* from) ICPU_INLINE { return from + row * kStep; };
+        ((count == 2 * n + 1 || count == 2 * n + 2
+              ? multiply_rows<2 * n + 2, Vectors>(place(a), b, place(c), depth, accumulate)
+              : void()),
+         ...);
+      }(std::make_integer_sequence<int, kMost / 2>{});
+    }
+  }
+
+  template <int R, int Vectors>
   static void multiply_rows(const bf16* a, const bf16* b, float* c, int64_t depth, bool accumulate) {
-    __m512 sum[R][2];
-#pragma GCC unroll 14
-    for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = __m512{};
+    __m512 sum[R][Vectors] = {};
     for (int64_t k = 0; k < depth; k += kStep, a += kBlock * kStep, b += kColumns * kStep) {
 #pragma GCC unroll 1
-      for (int i = 0; i < kStep; i += 2) {
-        const __m512i left = Products::line(b + i * 16), right = Products::line(b + (kStep + i) * 16);
+      for (int i = 0, end = std::min<int64_t>(kStep, depth - k); i < end; i += 2) {
+        __m512i line[Vectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < Vectors; ++v) line[v] = Products::line(b + (v * kStep + i) * 16);
 #pragma GCC unroll 14
         for (int r = 0; r < R; ++r) {
           const __m512i pair = Products::spread(a + r * kStep + i);
-          sum[r][0] = Products::dot(sum[r][0], pair, left);
-          sum[r][1] = Products::dot(sum[r][1], pair, right);
+#pragma GCC unroll 2
+          for (int v = 0; v < Vectors; ++v) sum[r][v] = Products::dot(sum[r][v], pair, line[v]);
         }
       }
     }
@@ -63,10 +69,10 @@ struct DotBf16 {
 #pragma GCC unroll 14
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        float* const place = c + r * kColumns + half * 16;
-        if (accumulate) sum[r][half] += _mm512_loadu_ps(place);
-        _mm512_storeu_ps(place, sum[r][half]);
+      for (int v = 0; v < Vectors; ++v) {
+        float* const place = c + r * kColumns + v * 16;
+        if (accumulate) sum[r][v] += _mm512_loadu_ps(place);
+        _mm512_storeu_ps(place, sum[r][v]);
       }
     }
   }

@@ -20,37 +20,43 @@ struct VecF32 {
     Thread() {}  // not trivial, so that an object that only lives is no unused variable
   };
 
-  // c (+)= a @ b for the first `rows` rows, rounded up to pairs: half as many functions are compiled in half the time. c
-  // has kBlock rows of kColumns.
-  static void block(const float* a, const float* b, float* c, int64_t rows, int64_t depth, bool accumulate) {
-    static_assert(kBlock % 2 == 0);
-    [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-      ((rows == 2 * n + 1 || rows == 2 * n + 2 ? multiply_rows<2 * n + 2>(a, b, c, depth, accumulate) : void()), ...);
-    }(std::make_integer_sequence<int, kBlock / 2>{});
+  // c (+)= a @ b for the first `rows` rows, rounded up to pairs (half as many functions are compiled in half the time), and
+  // `columns` columns, rounded up to vectors. c has kBlock rows of kColumns.
+  static void block(const float* a, const float* b, float* c, int64_t rows, int64_t columns, int64_t depth, bool accumulate) {
+    const auto by = columns > kLanes ? by_pairs<2> : by_pairs<1>;
+    by(a, b, c, rows, depth, accumulate);
   }
 
   static void stay_awake() {}
 
  private:
+  template <int Vectors>
+  static void by_pairs(const float* a, const float* b, float* c, int64_t rows, int64_t depth, bool accumulate) {
+    static_assert(kBlock % 2 == 0);
+    [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+      ((rows == 2 * n + 1 || rows == 2 * n + 2 ? multiply_rows<2 * n + 2, Vectors>(a, b, c, depth, accumulate) : void()), ...);
+    }(std::make_integer_sequence<int, kBlock / 2>{});
+  }
+
   static ICPU_INLINE Reg<float> load(const float* from) {
     Reg<float> value;
     std::memcpy(&value, from, sizeof(value));
     return value;
   }
 
-  template <int R>
+  template <int R, int Vectors>
   static void multiply_rows(const float* a, const float* b, float* c, int64_t depth, bool accumulate) {
-    Reg<float> sum[R][2];
-#pragma GCC unroll 14
-    for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Reg<float>{};
+    Reg<float> sum[R][Vectors] = {};
     for (int64_t k = 0; k < depth; k += kStep, a += kBlock * kStep) {
-      for (int i = 0; i < kStep; ++i, b += kColumns) {
-        const Reg<float> left = load(b), right = load(b + kLanes);
+      for (int i = 0, end = std::min<int64_t>(kStep, depth - k); i < end; ++i, b += kColumns) {
+        Reg<float> line[Vectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < Vectors; ++v) line[v] = load(b + v * kLanes);
 #pragma GCC unroll 14
         for (int r = 0; r < R; ++r) {
           const Reg<float> value = splat_reg(a[r * kStep + i]);
-          sum[r][0] = fma_reg(value, left, sum[r][0]);
-          sum[r][1] = fma_reg(value, right, sum[r][1]);
+#pragma GCC unroll 2
+          for (int v = 0; v < Vectors; ++v) sum[r][v] = fma_reg(value, line[v], sum[r][v]);
         }
       }
     }
@@ -58,10 +64,10 @@ struct VecF32 {
 #pragma GCC unroll 14
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        float* const place = c + r * kColumns + half * kLanes;
-        if (accumulate) sum[r][half] += load(place);
-        std::memcpy(place, &sum[r][half], sizeof(sum[r][half]));
+      for (int v = 0; v < Vectors; ++v) {
+        float* const place = c + r * kColumns + v * kLanes;
+        if (accumulate) sum[r][v] += load(place);
+        std::memcpy(place, &sum[r][v], sizeof(sum[r][v]));
       }
     }
   }

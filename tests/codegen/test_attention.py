@@ -48,6 +48,8 @@ SIZES = (
     (1, 2, 2, 3, 513, 72, 33),
     (1, 1, 1, 70, 1030, 96, 130),
     (1, 1, 1, 1031, 70, 33, 31),
+    (1, 2, 1, 35, 113, 50, 80),
+    (1, 1, 1, 20, 48, 17, 49),
 )
 
 #: The same with so few queries that keys and values are read where they lie: one or a few rows, heads that share keys,
