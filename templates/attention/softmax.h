@@ -181,6 +181,8 @@ struct Softmax {
       Reg<float> weight[kVectors];
       for (int v = 0; v < kVectors; ++v) {
         const int64_t count = keys - panel * Micro::kColumns - v * kLanes;
+        weight[v] = Reg<float>{};
+        if (count <= 0) continue;
         const Reg<float> score = load_reg(scores + panel * kPanel + v * kLanes);
         const Reg<float> power = or_else(count, exponent.of(score), -kInf<float>);
         if constexpr (limited) most[v] = raw_max(most[v], power);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import pytest
@@ -196,6 +198,15 @@ def test_quotient_by_the_sum_of_a_row_is_rounded_as_a_division_unless_it_is_tiny
         assert ((got - want).abs() <= unit)[tiny].all()
 
 
+@contextmanager
+def flushing_denormals() -> Iterator[None]:
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
 @pytest.mark.parametrize("isa", available())
 def test_quotient_of_bf16_by_one_divisor_is_the_rounded_one(isa: str) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -207,12 +218,16 @@ def test_quotient_of_bf16_by_one_divisor_is_the_rounded_one(isa: str) -> None:
     special = [0.0, -0.0, 1.0, 3.0, 6.0, 1e-40, -1e-40, 3e38, -1.7e38, 1e-38, float("inf"), float("-inf"), float("nan")]
     patterns = torch.randint(-(1 << 15), 1 << 15, (200,), generator=generator).to(torch.int16).view(BF16)
     for divisor in torch.cat([torch.tensor(special, dtype=BF16), patterns]).split(1):
-        got = torch.empty_like(x)
+        got, flushed = torch.empty_like(x), torch.empty_like(x)
         library.run(kernel, x, divisor, got, sizes=[len(x)])
+        with flushing_denormals():
+            library.run(kernel, x, divisor, flushed, sizes=[len(x)])
         want = x / divisor
         tiny = want.abs() < 2.0**-126
         assert torch.equal(got.isnan(), want.isnan()), divisor
         assert torch.equal(got[~want.isnan()].signbit(), want[~want.isnan()].signbit()), divisor
         normal = ~(want.isnan() | tiny)
         assert torch.equal(got[normal], want[normal]), divisor
+        normal &= (x.abs() >= 2.0**-126) & (divisor.abs() >= 2.0**-126)
+        assert torch.equal(flushed[normal], want[normal]), divisor
         assert ((got.to(F64) - want.to(F64)).abs()[tiny] <= 2.0**-133).all(), divisor

@@ -135,11 +135,18 @@ def exact_kernel(isa: str, dtype: torch.dtype) -> Kernel:
 EXACT_SOURCES = (*sorted(FLOAT8, key=str), torch.int8, torch.uint8, BOOL)
 
 
+def is_rounded_from(source: torch.dtype, dtype: torch.dtype) -> bool:
+    b = Build()
+    b.store("Y", of(I), b.cast(b.cast(b.load("X", of(I), source), dtype), F32))
+    return Facts(b.kernel("avx512", [I], vector=I, sizes=[N])).rounding.function(1, vector=True) is not None
+
+
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
 def test_exact_conversions_and_products_are_not_rounded_and_are_eagers(isa: str, dtype: torch.dtype) -> None:
     kernel = exact_kernel(isa, dtype)
     rounding = Facts(kernel).rounding
     assert all(rounding.function(k, vector=True) is None for k in range(len(kernel.body)))
+    assert all(is_rounded_from(source, dtype) for source in (torch.int16, torch.int32, F32))
     patterns = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
     args: list[torch.Tensor] = []
     want: list[torch.Tensor] = []

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from inductor_cpu.ir.loop_nest import LoopNest
+from inductor_cpu.ir.loop_nest import LoopNest, Scalar
 from tests.lower.accuracy import check_accurate, check_exact, interpreted
 from tests.lower.harness import lower
 
@@ -99,3 +99,19 @@ def test_softmax_is_four_simple_nests():
     program = lower(lambda x: FORWARD["softmax"](x, -1), torch.randn(3, 4))
     nests = [node for node in program.nodes if isinstance(node, LoopNest)]
     assert [len(nest.reduce_dims) for nest in nests] == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result", "expected"),
+    [
+        (torch.float32, torch.float32, "exp"),
+        (torch.bfloat16, torch.float32, "exp"),
+        (torch.bfloat16, torch.bfloat16, "low_exp"),
+        (torch.float16, torch.float16, "low_exp"),
+    ],
+)
+@pytest.mark.parametrize("op", [torch.softmax, torch.log_softmax])
+def test_exponentials_have_the_bits_that_the_result_keeps(op, dtype, result, expected):
+    program = lower(lambda x: op(x, -1, dtype=result), torch.randn(4, 19).to(dtype))
+    bodies = [nest.body for nest in program.nodes if isinstance(nest, LoopNest)]
+    assert {i.op for body in bodies for i in body if isinstance(i, Scalar) and "exp" in i.op} == {expected}
