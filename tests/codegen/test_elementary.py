@@ -198,6 +198,9 @@ def test_quotient_by_the_sum_of_a_row_is_rounded_as_a_division_unless_it_is_tiny
         assert ((got - want).abs() <= unit)[tiny].all()
 
 
+STEP = 61
+
+
 @contextmanager
 def flushing_denormals() -> Iterator[None]:
     torch.set_flush_denormal(True)
@@ -217,17 +220,18 @@ def test_quotient_of_bf16_by_one_divisor_is_the_rounded_one(isa: str) -> None:
     library = Library(isa, [kernel])
     special = [0.0, -0.0, 1.0, 3.0, 6.0, 1e-40, -1e-40, 3e38, -1.7e38, 1e-38, float("inf"), float("-inf"), float("nan")]
     patterns = torch.randint(-(1 << 15), 1 << 15, (200,), generator=generator).to(torch.int16).view(BF16)
+    few = x[::STEP].contiguous()  # for one thread: others do not flush denormals
     for divisor in torch.cat([torch.tensor(special, dtype=BF16), patterns]).split(1):
-        got, flushed = torch.empty_like(x), torch.empty_like(x)
+        got, flushed = torch.empty_like(x), torch.empty_like(few)
         library.run(kernel, x, divisor, got, sizes=[len(x)])
         with flushing_denormals():
-            library.run(kernel, x, divisor, flushed, sizes=[len(x)])
+            library.run(kernel, few, divisor, flushed, sizes=[len(few)])
         want = x / divisor
         tiny = want.abs() < 2.0**-126
         assert torch.equal(got.isnan(), want.isnan()), divisor
         assert torch.equal(got[~want.isnan()].signbit(), want[~want.isnan()].signbit()), divisor
         normal = ~(want.isnan() | tiny)
         assert torch.equal(got[normal], want[normal]), divisor
-        normal &= (x.abs() >= 2.0**-126) & (divisor.abs() >= 2.0**-126)
-        assert torch.equal(flushed[normal], want[normal]), divisor
+        normal &= (x.abs() >= 2.0**-126) & (divisor.abs() >= 2.0**-126) & (want.abs() > 2.0**-126)
+        assert torch.equal(flushed[normal[::STEP]], want[::STEP][normal[::STEP]]), divisor
         assert ((got.to(F64) - want.to(F64)).abs()[tiny] <= 2.0**-133).all(), divisor
