@@ -59,7 +59,8 @@ class Rounding:
         if instr.dtype not in LOW_PRECISION:
             return False
         if isinstance(instr, Cast):
-            return self.kernel.body[instr.arg].dtype not in (instr.dtype, *_FEW_BITS)
+            exact = {torch.bool} if instr.dtype in FLOAT8 else _FEW_BITS
+            return self.kernel.body[instr.arg].dtype not in (instr.dtype, *exact)
         if isinstance(instr, Scalar) and instr.op == "mul":
             return not any(self._is_truth_value(k) for k in instr.args)
         return isinstance(instr, Scalar) and not OPS[instr.op].exact

@@ -165,6 +165,12 @@ def test_exact_conversions_and_products_are_not_rounded_and_are_eagers(isa: str,
         assert torch.equal(result[~result.isnan()], expected[~result.isnan()]), name
 
 
+@pytest.mark.parametrize("dtype", sorted(FLOAT8, key=str), ids=str)
+@pytest.mark.parametrize("source", [torch.int8, torch.uint8, *sorted(FLOAT8, key=str)], ids=str)
+def test_conversions_to_8_bits_are_rounded(source: torch.dtype, dtype: torch.dtype) -> None:
+    assert is_rounded_from(source, dtype) == (source != dtype)
+
+
 @cache
 def nan_kernel(isa: str) -> Kernel:
     """Each op that keeps the low half of NaN zero, from bf16 arguments."""
