@@ -100,7 +100,7 @@ def log_sigmoid_backward(grad: Term, x: Term, power: Term) -> Term:
 
 # -- piecewise linear ------------------------------------------------------------------------------------------------
 def _sixth(value: Term, x: Term) -> Term:
-    """value / 6. Of a low-precision argument few bits are asked for: a product takes a fifth of the time."""
+    """value / 6. Of a low-precision argument few bits are asked for: a product will do."""
     return value / 6 if x.before_widening() is None else value * (1 / 6)
 
 

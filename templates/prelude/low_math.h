@@ -1,5 +1,5 @@
-// Functions for results that are rounded to bf16 or f16, whose last 13 bits as a float nobody would see: half of the
-// instructions, or fewer, of vec_elementary.h and vec_piecewise.h. gelu has a header of its own.
+// Functions for results that are rounded to bf16 or f16, whose last 13 bits as a float nobody would see: fewer instructions
+// than in vec_elementary.h and vec_piecewise.h. gelu has a header of its own.
 //
 // Preconditions: float lanes. Relative errors: exp below 1e-5, tanh below 5e-6, sigmoid and silu below 1e-5, or below 8e-5 for
 // bf16 with AVX-512; a half of the last place of f16 is 2.4e-4, of bf16 2e-3. exp(0) is 1. NaN, infinities, signed zeros and
