@@ -171,6 +171,16 @@ def test_conversions_to_8_bits_are_rounded(source: torch.dtype, dtype: torch.dty
     assert is_rounded_from(source, dtype) == (source != dtype)
 
 
+@pytest.mark.parametrize("dtype", sorted(FLOAT8, key=str), ids=str)
+def test_integers_of_8_bits_become_the_floats_of_8_bits_that_eager_gives(dtype: torch.dtype, isa: str) -> None:
+    x, got = torch.arange(-128, 128).to(torch.int8), torch.empty(256)
+    b = Build()
+    b.store("Y", of(I), b.cast(b.cast(b.load("X", of(I), torch.int8), dtype), F32))
+    kernel = b.kernel(isa, [I], vector=None if isa == "scalar" else I, sizes=[N])
+    assert Library(isa, [kernel]).run(kernel, x, got, sizes=[256]) == 0
+    assert torch.equal(got, x.to(dtype).float())
+
+
 @cache
 def nan_kernel(isa: str) -> Kernel:
     """Each op that keeps the low half of NaN zero, from bf16 arguments."""
