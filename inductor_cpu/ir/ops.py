@@ -40,8 +40,8 @@ LOOP_DTYPES: frozenset[torch.dtype] = frozenset(
 @dataclass(frozen=True)
 class OpRow:
     """name; arity; result: "same" (dtype of the last argument) or "bool"; domain: which argument dtypes it takes:
-    "any", "float", "int" (no bool), "int32", "number" (no bool), "bool", "bits" (int or bool), "low" (bf16, f16);
-    exact: the result needs no rounding when the arguments are low-precision values; cost: rough, in adds."""
+    "any", "float", "float32", "int" (no bool), "int32", "number" (no bool), "bool", "bits" (int or bool), "low" (bf16,
+    f16); exact: the result needs no rounding when the arguments are low-precision values; cost: rough, in adds."""
 
     name: str
     arity: int
@@ -67,7 +67,7 @@ _TABLE: list[OpRow] = [
     *_rows("gelu gelu_tanh", 1, "same", "low", cost=20),
     *_rows("silu", 1, "same", "low", cost=16),
     # exp of float32 for sums and quotients that are rounded to bf16 or f16 in the end: 17 bits are right, all of exp(0)
-    *_rows("low_exp", 1, "same", "float", cost=12),
+    *_rows("low_exp", 1, "same", "float32", cost=12),
     *_rows("isnan isinf signbit", 1, "bool", "float"),
     *_rows("logical_not", 1, "bool", "bool"),
     *_rows("bitwise_not", 1, "same", "bits"),
@@ -128,8 +128,8 @@ def accepts(op: str, dtype: torch.dtype) -> bool:
         return op == "where"
     if domain == "any":
         return dtype in LOOP_DTYPES
-    if domain == "int32":
-        return dtype == torch.int32
+    if domain in ("float32", "int32"):
+        return dtype == getattr(torch, domain)
     if dtype == torch.bool:
         return domain in ("bool", "bits")
     if dtype in LOW_PRECISION and domain == "low":

@@ -90,6 +90,7 @@ def log_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, half_to_
 def logsumexp(ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any, keepdim: bool = False) -> TensorValue:
     """log(sum exp(x)), shifted by the largest element where that is finite. Integers compute in the result's dtype."""
     axes, acc = axes_of(x, dim), accumulator(meta_of(node).dtype)
+    exp = _exp(x, meta_of(node).dtype)
 
     def finite(body: Body, value: int, at: tuple[Expr, ...]) -> int:
         return body.op("where", body.op("isinf", value), body.const(0, acc), value)
@@ -98,7 +99,7 @@ def logsumexp(ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any, keepdim: b
     shifted = _shifted(x, shift, acc)
 
     def element(body: Body, at: tuple[Expr, ...]) -> int:
-        return body.op("exp", shifted(body, at))
+        return body.op(exp, shifted(body, at))
 
     def finish(body: Body, value: int, at: tuple[Expr, ...]) -> int:
         return body.op("add", body.op("log", value), body.load(shift, _full(axes, at, keepdim)))
@@ -136,11 +137,11 @@ def log_softmax_backward(
     ctx: Lowering, node: fx.Node, grad: TensorValue, output: TensorValue, dim: int, input_dtype: torch.dtype
 ) -> TensorValue:
     """grad - exp(output) * sum(grad)."""
-    acc = accumulator(grad.dtype)
+    acc, exp = accumulator(grad.dtype), _exp(output, meta_of(node).dtype)
     total = fold(ctx, node, axes_of(grad, dim), "sum", loader(grad, acc), acc)
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
-        share = body.op("mul", body.op("exp", body.cast(body.load(output, at), acc)), body.load(total, at))
+        share = body.op("mul", body.op(exp, body.cast(body.load(output, at), acc)), body.load(total, at))
         return body.op("sub", body.cast(body.load(grad, at), acc), share)
 
     return ctx.pointwise(node, compute)

@@ -1,9 +1,9 @@
 // Functions for results that are rounded to bf16 or f16, whose last 13 bits as a float nobody would see: fewer instructions
 // than in vec_elementary.h and vec_piecewise.h. gelu has a header of its own.
 //
-// Preconditions: float lanes. Relative errors: exp below 1e-5, tanh below 5e-6, sigmoid and silu below 1e-5, or below 8e-5 for
-// bf16 with AVX-512; a half of the last place of f16 is 2.4e-4, of bf16 2e-3. exp(0) is 1. NaN, infinities, signed zeros and
-// denormals of float give what the exact functions give.
+// Preconditions: float lanes. Relative errors: exp below 8e-6 (exp - 1 near 0 below 6e-5), tanh below 5e-6, sigmoid and silu
+// below 1e-5, or below 8e-5 for bf16 with AVX-512; a half of the last place of f16 is 2.4e-4, of bf16 2e-3. NaN, infinities,
+// signed zeros and denormals of float give what the exact functions give.
 //
 // The polynomials are minimax fits (Lawson) for the relative error, coefficients rounded one after the other.
 #pragma once
@@ -13,7 +13,7 @@
 namespace icpu {
 
 inline float silu(float x) { return x / (1 + std::exp(-x)); }
-template <Float T> inline T low_exp(T x) { return std::exp(x); }
+inline float low_exp(float x) { return std::exp(x); }
 
 // A number of bf16 that divides many: products with its reciprocal, rounded, are the quotients, rounded. A quotient of numbers
 // with 8 bits is one itself, or further from the middle of two than 2^-17 of its size; the products are off by 2^-23.
@@ -30,17 +30,17 @@ inline Vec<float, U> quotient(const Vec<float, U>& a, const Divisor& b) {
   return a * splat<U>(b.scale) * splat<U>(b.inverse);
 }
 
-// 2^x for 0 <= x < 1, and 1 for 0.
+// 2^x for -1/2 <= x <= 1/2, with 1 for 0.
 inline Reg<float> low_power_of_fraction(Reg<float> x) {
-  return short_polynomial(x, {1.0f, 0.69304484f, 0.24128026f, 0.052242335f, 0.013426781f});
+  return short_polynomial(x, {1.0f, 0.6931242f, 0.24024095f, 0.055906534f, 0.009583084f});
 }
 #endif
 
 #if defined(CPU_CAPABILITY_AVX512)
-// 2^x: scaling takes the whole number below x, infinities included; their fraction is 0.
+// 2^x. The fraction of infinity is 0.
 inline Reg<float> low_exp2_reg(Reg<float> x) {
-  const Reg<float> fraction = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-  return scale_reg(low_power_of_fraction(fraction), x);
+  const Reg<float> fraction = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return scale_reg(low_power_of_fraction(fraction), x - fraction);
 }
 inline Reg<float> low_exp_reg(Reg<float> x) { return low_exp2_reg(x * splat_reg(1.44269504f)); }
 
@@ -86,7 +86,7 @@ inline Reg<float> low_tanh_reg(Reg<float> x) {
 inline Reg<float> low_exp_reg(Reg<float> x) {
   // Beyond these bounds the result is infinite, or zero.
   const Reg<float> inside = raw_max(splat_reg(-150.0f), raw_min(splat_reg(129.0f), x * 1.44269504f));
-  const Reg<float> whole = _mm256_floor_ps(inside);
+  const Reg<float> whole = round_reg(inside);
   return scale_reg(low_power_of_fraction(inside - whole), whole);
 }
 template <class T>
@@ -101,13 +101,9 @@ inline Reg<float> low_tanh_reg(Reg<float> x) { return tanh_reg(x); }
 #endif
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-template <Float T, int U>
-inline Vec<T, U> low_exp(const Vec<T, U>& a) {
-  if constexpr (sizeof(T) == 4) {
-    return map([](Reg<float> x) { return low_exp_reg(x); }, a);
-  } else {
-    return exp(a);
-  }
+template <int U>
+inline Vec<float, U> low_exp(const Vec<float, U>& a) {
+  return map([](Reg<float> x) { return low_exp_reg(x); }, a);
 }
 template <int U>
 inline Vec<float, U> low_tanh(const Vec<float, U>& a) {

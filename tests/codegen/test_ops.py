@@ -190,7 +190,7 @@ def test_tables_have_a_row_for_every_op_and_dtype() -> None:
         for dtype in LOOP_DTYPES:
             if (op in INDEX_CHECKS and dtype != I64) or dtype in FLOAT8:  # these are floats in code
                 continue
-            if OPS[op].domain == "int32" and dtype != torch.int32:
+            if (domain := OPS[op].domain) in ("float32", "int32") and str(dtype) != f"torch.{domain}":
                 continue
             assert (SCALAR[op].template(dtype) is not None) == accepts(op, dtype), (op, dtype)
 

@@ -110,8 +110,17 @@ def test_softmax_is_four_simple_nests():
         (torch.float16, torch.float16, "low_exp"),
     ],
 )
-@pytest.mark.parametrize("op", [torch.softmax, torch.log_softmax])
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda x, result: torch.softmax(x, -1, dtype=result),
+        lambda x, result: torch.log_softmax(x, -1, dtype=result),
+        lambda x, result: torch.logsumexp(x.to(result) if x.dtype != result else x, -1),
+        lambda x, result: aten._log_softmax_backward_data.default(x.to(result), x.to(result), -1, x.dtype),
+    ],
+    ids=["softmax", "log_softmax", "logsumexp", "log_softmax_backward"],
+)
 def test_exponentials_have_the_bits_that_the_result_keeps(op, dtype, result, expected):
-    program = lower(lambda x: op(x, -1, dtype=result), torch.randn(4, 19).to(dtype))
+    program = lower(lambda x: op(x, result), torch.randn(4, 19).to(dtype))
     bodies = [nest.body for nest in program.nodes if isinstance(nest, LoopNest)]
     assert {i.op for body in bodies for i in body if isinstance(i, Scalar) and "exp" in i.op} == {expected}
