@@ -177,9 +177,8 @@ def _compile(
         )
         prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
         gm = prepared.gm
-    if trace.dumping:
-        text, note = gm.print_readable(print_output=False), "\n".join(prepared.notes)
-        trace.dump("graph", text, note, before=nodes, after=len(gm.graph.nodes))
+    text = functools.partial(gm.print_readable, print_output=False)
+    trace.record("graph", text, "\n".join(prepared.notes), before=nodes, after=len(gm.graph.nodes))
     try:
         with trace.stage("lower"):
             program = lower_graph(gm, trace.graph)
@@ -188,8 +187,7 @@ def _compile(
     if config.verify:
         with trace.stage("verify"):
             verify_program(program)
-    if trace.dumping:
-        trace.dump("lower", show(program))
+    trace.record("lower", lambda: show(program))
     if config.debug_interpret:
         return _interpreted(program, kind, trace)
     machine = machine_for(config)
@@ -201,13 +199,12 @@ def _compile(
     if config.verify:
         with trace.stage("verify"):
             verify_schedule(schedule)
-    if trace.dumping:
-        trace.dump("schedule", show(schedule), before=len(program.nodes), after=len(schedule.steps))
+    trace.record("schedule", lambda: show(schedule), before=len(program.nodes), after=len(schedule.steps))
     with trace.stage("codegen"):
         sources, symbols = generate_all(schedule, machine.target, _choices(config, machine.target))
         plan = build_plan(schedule, symbols, redzone)
+    trace.record("codegen", lambda: show(plan))
     if trace.dumping:
-        trace.dump("codegen", show(plan))
         for source in sources:
             trace.add_file(f"{source.symbol}.cpp", source.code)
         trace.add_file("compile.sh", _compile_script(sources, machine))

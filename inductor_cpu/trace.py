@@ -1,8 +1,8 @@
 """What a compile tells a person: timings, dumps, logs and the report.
 
-One `Trace` belongs to one compile and is passed as an argument. With no dump folder it only keeps the timings.
-Logs go to the loggers `inductor_cpu.<room>`; `ICPU_LOGS="schedule,+codegen"` shows a room's information and, with `+`,
-its details.
+One `Trace` belongs to one compile and is passed as an argument. With no dump folder it keeps the timings and logs.
+Logs go to the loggers `inductor_cpu.<name>`; `ICPU_LOGS="schedule,+codegen"` shows a line for each result of a stage
+and, with `+`, the result.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 
 from inductor_cpu.errors import UserError
 
-ROOMS = ("backend", "pipeline", "graph", "lower", "schedule", "kernels", "codegen", "runtime", "targets", "explain")
-"""The names that `ICPU_LOGS` knows; `all` means each of them."""
+LOGS = ("backend", "pipeline", "graph", "lower", "schedule", "codegen", "runtime")
+"""The names that `ICPU_LOGS` knows, each of something that logs; `all` means every one."""
 
 _FOLDER_NUMBERS = itertools.count()
 
@@ -134,7 +134,7 @@ def count_externs(calls: Mapping[tuple[str, str, bool], int]) -> tuple[ExternInf
 
 @dataclass
 class Trace:
-    """Timings and dumps of one compile.
+    """Timings, logs and dumps of one compile.
 
     `graph` names the compile (`inference_0`); `root` is the dump folder of the user or None. Stages that run more than
     once appear more than once in the timings. Not for use by several threads at once.
@@ -190,28 +190,35 @@ class Trace:
         finally:
             self._timings.append(StageTime(name, (time.perf_counter() - start) * 1e3))
 
-    def dump(self, stage: str, text: str, note: str = "", before: int | None = None, after: int | None = None) -> None:
-        """Write `NN_<stage>.txt`: a header (what made it, its ms, counts or "unchanged", `note`), then `text`."""
-        if self.folder is None:
+    def record(
+        self, stage: str, text: Callable[[], str], note: str = "", before: int | None = None, after: int | None = None
+    ) -> None:
+        """Log what a stage made, and write it to `NN_<stage>.txt`: a header (what made it, its ms, counts or
+        "unchanged", `note`), then `text`, which is asked for only if someone reads it."""
+        log = logging.getLogger(f"inductor_cpu.{stage}")
+        header = self._header(stage, note, before, after)
+        log.info("%s", header[0])
+        if self.folder is None and not log.isEnabledFor(logging.DEBUG):
             return
-        path = self.folder / f"{self._number:02d}_{_file_name(stage)}.txt"
-        self._number += 1
-        _write(path, self._header(stage, note, before, after) + text.rstrip("\n") + "\n")
+        lines = "\n".join((*(f"# {line}" for line in header), "", text().rstrip("\n")))
+        log.debug("\n%s", lines)
+        if self.folder is not None:
+            _write(self.folder / f"{self._number:02d}_{_file_name(stage)}.txt", lines + "\n")
+            self._number += 1
 
     def add_file(self, name: str, text: str) -> None:
         """Write `name` as it is, for example a kernel's C++ or the compiler's command."""
         if self.folder is not None:
             _write(self.folder / _file_name(name), text)
 
-    def _header(self, stage: str, note: str, before: int | None, after: int | None) -> str:
+    def _header(self, stage: str, note: str, before: int | None, after: int | None) -> list[str]:
         times = [t.ms for t in self._timings if t.stage == stage]
         parts = [f"made by {stage}"]
         if times:
             parts.append(f"{times[-1]:.2f} ms")
         if before is not None and after is not None:
             parts.append("unchanged" if before == after else f"{before} -> {after}")
-        lines = [f"# {self.graph}: {', '.join(parts)}", *(f"# {line}" for line in note.splitlines())]
-        return "\n".join(lines) + "\n\n"
+        return [f"{self.graph}: {', '.join(parts)}", *note.splitlines()]
 
 
 def _file_name(text: str) -> str:
@@ -226,17 +233,17 @@ def _write(path: Path, text: str) -> None:
 
 
 def set_logs(spec: str) -> None:
-    """Show the logs that `spec` names: rooms separated by commas, `+room` for details, `all` for every room.
+    """Show the logs that `spec` names: words of `LOGS` separated by commas, `+name` for details, `all` for every one.
 
-    This is what `ICPU_LOGS` does. Raises UserError for a room that does not exist.
+    This is what `ICPU_LOGS` does. Raises UserError for a name that does not exist.
     """
     levels: dict[str, int] = {}
     for word in filter(None, (w.strip() for w in spec.split(","))):
         level = logging.DEBUG if word.startswith("+") else logging.INFO
-        room = word.lstrip("+")
-        if room not in ROOMS and room != "all":
-            raise UserError(f"ICPU_LOGS names no room {room!r}. Rooms: all, {', '.join(ROOMS)}")
-        levels.update(dict.fromkeys(ROOMS if room == "all" else (room,), level))
+        name = word.lstrip("+")
+        if name not in LOGS and name != "all":
+            raise UserError(f"ICPU_LOGS: nothing logs as {name!r}. Names: all, {', '.join(LOGS)}")
+        levels.update(dict.fromkeys(LOGS if name == "all" else (name,), level))
     if not levels:
         return
     root = logging.getLogger("inductor_cpu")
@@ -245,5 +252,5 @@ def set_logs(spec: str) -> None:
         handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
         root.addHandler(handler)
         root.propagate = False
-    for room, level in levels.items():
-        logging.getLogger(f"inductor_cpu.{room}").setLevel(level)
+    for name, level in levels.items():
+        logging.getLogger(f"inductor_cpu.{name}").setLevel(level)

@@ -6,9 +6,11 @@ import logging
 from pathlib import Path
 
 import pytest
+import torch
 
 from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.trace import (
+    LOGS,
     CompileReport,
     ExternInfo,
     KernelInfo,
@@ -23,7 +25,7 @@ from inductor_cpu.trace import (
 def test_without_a_folder_stages_are_timed_and_nothing_is_written() -> None:
     trace = Trace("g")
     with trace.stage("lower"):
-        trace.dump("lower", "text")
+        trace.record("lower", pytest.fail)
         trace.add_file("a.cpp", "text")
     assert [t.stage for t in trace.timings] == ["lower"]
     assert trace.dump_path is None
@@ -34,9 +36,9 @@ def test_dump_writes_numbered_files_with_a_header(tmp_path: Path) -> None:
     trace = Trace("inference_0_0", str(tmp_path))
     with trace.stage("fuse"):
         pass
-    trace.dump("lower", "program")
-    trace.dump("fuse", "kernels", note="a note", before=5, after=3)
-    trace.dump("memory", "plan", before=3, after=3)
+    trace.record("lower", lambda: "program")
+    trace.record("fuse", lambda: "kernels", note="a note", before=5, after=3)
+    trace.record("memory", lambda: "plan", before=3, after=3)
     assert trace.folder is not None
     assert trace.folder.parent == tmp_path
     assert sorted(p.name for p in trace.folder.iterdir()) == ["00_lower.txt", "01_fuse.txt", "02_memory.txt"]
@@ -91,12 +93,29 @@ def test_report_tells_kernels_reasons_and_externs() -> None:
     assert report.externs[0] == ExternInfo("aten.sort", 2, "no rule", native=False)
 
 
-def test_logs_set_levels_by_room_and_refuse_unknown_rooms() -> None:
+def test_logs_set_levels_by_name_and_refuse_unknown_names() -> None:
     set_logs("schedule,+codegen")
     assert logging.getLogger("inductor_cpu.schedule").level == logging.INFO
     assert logging.getLogger("inductor_cpu.codegen").level == logging.DEBUG
     with pytest.raises(UserError, match="nonsense"):
         set_logs("nonsense")
+
+
+@pytest.mark.parametrize("name", [name for name in LOGS if name != "pipeline"])  # that one logs what goes wrong
+def test_every_name_logs_a_compile_and_details_are_the_print_out(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger(f"inductor_cpu.{name}")
+    logging.getLogger("inductor_cpu").propagate = True
+    told = []
+    for level in (logging.INFO, logging.DEBUG):
+        caplog.clear()
+        torch._dynamo.reset()
+        with caplog.at_level(level, logger.name):
+            torch.compile(lambda x: x + 1, backend="icpu")(torch.zeros(3))
+        told.append([record.getMessage() for record in caplog.records if record.name == logger.name])
+    assert told[0]
+    print_out = {"graph": "torch.ops.aten.add", "lower": "program", "schedule": "schedule", "codegen": "plan:"}
+    assert print_out.get(name, "") in "".join(told[1])
+    assert (len(told[1]) > len(told[0])) == (name in print_out)
 
 
 def test_reasons_for_scalar_code_are_counted_most_frequent_first() -> None:

@@ -46,6 +46,7 @@ def load_kernels(
         addresses = {k: _LOADED.addresses[k] for k in keys if k in _LOADED.addresses}
     _load_stored(cache, {k: s for k, s in keys.items() if k not in addresses}, addresses)
     missing = {k: s for k, s in keys.items() if k not in addresses}
+    log.info("kernels: %d, to be compiled: %d", len(keys), len(missing))
     if missing:
         _build_and_load(builder, base, missing, jobs or min(target.cores, 16), addresses)
         if after_build is not None:
