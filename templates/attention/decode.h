@@ -64,7 +64,8 @@ class Decode {
     const Sizes& sizes = p_.sizes;
     const int64_t heads = sizes.batch * sizes.kv_heads, total = heads * blocks_;
     const int64_t lines = bytes() / gemm::kLine;
-    const int threads = threads_for(lines * (1 + rows_ / 4), 2000, limit);
+    // A part without a block would have summed nothing where others look for its sums.
+    const int threads = int(std::clamp<int64_t>(total, 1, threads_for(lines * (1 + rows_ / 4), 2000, limit)));
     float* const pieces = gemm::aligned_scratch<float, 18>(2 * threads * state_size());
     const auto start = [&](int64_t part) { return total * part / threads; };
     parallel_for(threads, 1, threads, [&](int64_t begin, int64_t end) {

@@ -188,6 +188,18 @@ def test_few_queries_are_right_for_any_number_of_threads(kernel: str, isa: str, 
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_more_threads_than_blocks_of_keys_leave_no_part_without_keys(kernel: str, isa: str, dtype: torch.dtype) -> None:
+    address, before = functions(kernel, isa)[dtype, "none", 0.3, False], torch.get_num_threads()
+    # Heads that share keys are so much work for each block that a thread may seem to pay for less than one.
+    sizes = [(1, 8, 1, 1, keys, 512, 512) for keys in (300, 200, 100)]
+    try:
+        torch.set_num_threads(32)
+        check_sizes(address, sum_bound(kernel, isa, dtype), dtype, "none", sizes, of_queries=0.1)
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("cpu_name", ["AMD EPYC", "Intel(R) Xeon(R)"])
 @pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
 def test_few_queries_are_right_whether_or_not_the_processor_follows_runs(
