@@ -122,11 +122,9 @@ def _kept(graph: fx.Graph, spelled: Spelled) -> fx.Node | None:
 
 
 def _fill(spelled: Spelled) -> float | None:
-    """What hidden scores are, in their dtype; None for -infinity."""
+    """What hidden scores are; None for -infinity."""
     hidden = spelled.scores.hidden
-    if hidden is None or hidden.fill == -math.inf:
-        return None
-    return torch.tensor(hidden.fill, dtype=fake(spelled.scores.product).dtype).item()
+    return None if hidden is None or hidden.fill == -math.inf else hidden.fill
 
 
 def _operand(graph: fx.Graph, x: fx.Node, shape: Sequence[Any], scalable: bool = False) -> tuple[fx.Node, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Hidden:
-    """Scores that a number takes the place of, `where` a tensor of booleans is `hides`. shape: that of the scores."""
+    """Scores that a number below infinity takes the place of, `where` a tensor of booleans is `hides`. shape: that of
+    the scores."""
 
     where: fx.Node
     hides: bool
@@ -135,14 +137,26 @@ def hidden_in(node: Any) -> tuple[Any, Hidden] | None:
     """The scores of which a node hides some, and how; None if it does anything else."""
     if is_call(node, (aten.masked_fill.Scalar,)):
         scores, where, fill = args_of(node)
-        return scores, Hidden(where, True, float(fill), tuple(fake(node).shape))
+        return _hidden(node, scores, where, True, float(fill))
     if not is_call(node, (aten.where.self,)):
         return None
     where, *values = args_of(node)
     for hides, fill, scores in ((True, _number(values[0]), values[1]), (False, _number(values[1]), values[0])):
         if fill is not None and _number(scores) is None:
-            return scores, Hidden(where, hides, fill, tuple(fake(node).shape))
+            return _hidden(node, scores, where, hides, fill)
     return None
+
+
+def _hidden(node: fx.Node, scores: Any, where: fx.Node, hides: bool, fill: float) -> tuple[Any, Hidden] | None:
+    """The scores, and how they are hidden, with the number as the node's dtype holds it: of a large one it makes
+    -infinity. None for infinity and NaN, which are no way to hide."""
+    value = _as_held(fill, node)
+    return (scores, Hidden(where, hides, value, tuple(fake(node).shape))) if value < math.inf else None
+
+
+def _as_held(value: float, node: fx.Node) -> float:
+    """A number as a node's dtype holds it."""
+    return torch.tensor(value, dtype=torch.float64).to(fake(node).dtype).item()
 
 
 def _number(node: Any) -> float | None:
@@ -209,6 +223,8 @@ def _scores(node: Any) -> Scores | None:
             if scale != 1 or hidden is not None or masks:
                 return None
             node, hidden = found
+            if _as_held(hidden.fill, before) != hidden.fill:
+                return None  # a cast after it changes the number
         else:
             return None
 

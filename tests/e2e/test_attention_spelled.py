@@ -105,6 +105,43 @@ def test_rows_without_a_key_are_nan_where_they_are_in_eager_mode(is_added: bool)
     assert is_own(reports)
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("fill", [-1e9, torch.finfo(torch.float32).min, math.inf, math.nan], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_what_hides_scores_is_the_number_that_their_type_holds(dtype: torch.dtype, fill: float, wide: bool) -> None:
+    """-1e9 is -infinity in f16, so that a row without any key is NaN; in float such a row weighs all keys alike."""
+    visible = torch.rand(40, 57) < 0.5
+    visible[[3, 17]] = False
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = scores_of(q, k).float() if wide else scores_of(q, k)
+        return torch.where(visible, scores, fill).softmax(-1).to(v.dtype) @ v
+
+    inputs = [x.detach() for x in operands(dtype)]
+    compiled, _ = compile_counted(function)
+    eager, exact = function(*inputs), function(*(x.double() for x in inputs))
+    mine, seen = compiled(*inputs), visible.any(-1) & math.isfinite(fill)
+    assert torch.equal(mine.isnan(), eager.isnan())
+    assert (
+        not seen.any()
+        or error(mine[:, :, seen], exact[:, :, seen]) <= 1.5 * error(eager[:, :, seen], exact[:, :, seen]) + 2e-7
+    )
+    torch.testing.assert_close(mine, eager, rtol=0.05, atol=0.05, equal_nan=True)
+
+
+@pytest.mark.parametrize("fill", [-1e9, -1e4])
+def test_a_cast_changes_the_number_that_hides_scores(fill: float) -> None:
+    visible = torch.rand(40, 57) < 0.5
+    visible[[3, 17]] = False
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.where(visible, scores_of(q, k).float(), fill).half().softmax(-1) @ v
+
+    inputs = [x.detach() for x in operands(torch.float16)]
+    compiled, _ = compile_counted(function)
+    torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=0.01, atol=0.01, equal_nan=True)
+
+
 def test_the_same_seed_drops_the_same_weights_as_in_eager_mode() -> None:
     def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         before = F.dropout(q, 0.5)
