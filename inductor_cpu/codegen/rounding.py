@@ -108,7 +108,9 @@ class Rounding:
         found: list[bool] = []
         for instr in self.kernel.body:
             if isinstance(instr, Load):
-                found.append(instr.dtype in LOW_PRECISION or not instr.dtype.is_floating_point)
+                # Of the bits of f16 three lie in a float's low half.
+                low = instr.dtype in LOW_PRECISION and instr.dtype != torch.float16
+                found.append(low or not instr.dtype.is_floating_point)
             elif isinstance(instr, (Const, Index)):
                 found.append(True)
             elif isinstance(instr, Scalar):

@@ -46,3 +46,15 @@ def test_an_integer_is_added_to_the_exponent_where_its_power_of_two_overflows(dt
     with torch.no_grad():
         compiled, _ = compile_counted(torch.ldexp)
         assert_same(compiled(x, exponents), torch.ldexp(x, exponents))
+
+
+@pytest.mark.parametrize("simdlen", [256, None])
+def test_a_nan_of_f16_with_all_bits_is_nan_as_bf16(simdlen: int | None) -> None:
+    x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(torch.float16)
+    x = x[x.isnan()]
+    one = torch.ones(len(x), dtype=torch.bfloat16)
+    compiled, _ = compile_counted(
+        lambda x, one: (x.to(torch.bfloat16) * one, x.bfloat16() + one, (x.float() - 1).bfloat16() * one),
+        options={"cpp.simdlen": simdlen},
+    )
+    assert all(result.isnan().all() for result in compiled(x, one))
