@@ -20,9 +20,13 @@ ROUNDING_COST = 3
 
 
 def hint(expr: Expr) -> int:
-    """A size with every symbol at a typical value."""
-    value = expr.as_int
-    return value if value is not None else expr.evaluate(dict.fromkeys(expr.symbols, TYPICAL_SIZE))
+    """A size with every symbol at a typical value; the typical size where such symbols would divide by 0."""
+    if expr.as_int is not None:
+        return expr.as_int
+    try:
+        return expr.evaluate(dict.fromkeys(expr.symbols, TYPICAL_SIZE))
+    except ZeroDivisionError:  # by the difference of two symbols
+        return TYPICAL_SIZE
 
 
 def points(symbols: Sequence[Sym]) -> int:

@@ -104,6 +104,18 @@ def test_a_dynamic_loop_may_be_empty_at_the_size_that_costs_are_estimated_with()
     torch.testing.assert_close(torch.compile(f, backend="icpu", dynamic=True)(x), f(x))
 
 
+def test_a_size_that_is_divided_by_the_difference_of_two_symbols() -> None:
+    """At the size that costs are estimated with the difference is 0."""
+
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return x[:, y.shape[0] :].reshape(-1).sum()
+
+    compiled, _ = compile_counted(f, dynamic=True)
+    for rows, columns, less in ((5, 40, 7), (3, 200, 150)):
+        x = torch.randn(rows, columns)
+        torch.testing.assert_close(compiled(x, torch.ones(less)), f(x, torch.ones(less)))
+
+
 def test_windows_of_a_dynamic_size_that_are_reshaped_and_repeated() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.rsqrt(torch.tril(x, 1).abs() + 0.25).unfold(0, 2, 3).reshape(-1, 8, 2).repeat_interleave(3, 1)
