@@ -40,7 +40,12 @@ def deciding_loop(facts: Facts, access: int) -> Sym | None:
     loops = in_list.union(*(facts.loops_read[k] for k in positions))
     if not loops or vector in loops or (row is not None and row < LEAST_ROW_BYTES):
         return None
-    if any(isinstance(kernel.body[k], (Reduce, Scan)) for k in facts.closure(positions)):
+    leading = [kernel.body[k] for k in facts.closure(positions)]
+    if any(isinstance(instr, (Reduce, Scan)) for instr in leading):
+        return None
+    # Positions that the kernel changes may be others by the time that another thread looks ahead at them.
+    stored = {store.buffer for store in kernel.stores}
+    if any(isinstance(instr, Load) and instr.buffer in stored for instr in leading):
         return None
     loop = max(loops, key=facts.depth.__getitem__)
     level = facts.depth[loop]

@@ -51,8 +51,9 @@ def test_only_the_first_pass_over_a_row_asks_for_the_next_one() -> None:
         (F.embedding, (POSITIONS[:3], table())),
         (lambda i, t: t[:, i], (POSITIONS, table())),
         (lambda i, t: t.gather(1, i), (torch.randint(0, WIDTH, (LARGE, 300)), table())),
+        (lambda i, t: (F.layer_norm(t[i], (WIDTH,)), i.add_(1)), (POSITIONS, table())),
     ],
-    ids=["a table in the cache", "short rows", "few rows", "columns", "elements"],
+    ids=["a table in the cache", "short rows", "few rows", "columns", "elements", "positions that change"],
 )
 def test_other_lookups_ask_for_nothing(function: Callable[..., object], inputs: tuple[torch.Tensor, ...]) -> None:
     assert lookups(function, *inputs) == []
