@@ -165,7 +165,10 @@ class Config:
     )
     force_disable_caches: bool = _setting(False, _BOOL, "Compile every kernel anew; read and write no cache.")
     debug_interpret: bool = _setting(
-        False, _BOOL, "Run programs with the reference interpreter in place of kernels, to bisect a wrong number."
+        False,
+        _BOOL,
+        "Run programs with the reference interpreter in place of kernels, without folding or packing weights, to find "
+        "the stage at fault for a wrong number.",
     )
     debug_redzones: bool = _setting(
         False, _BOOL, "Guard bytes around every buffer, checked after each kernel: slow, finds writes out of bounds."
