@@ -72,7 +72,7 @@ figures: env ## Nine models, first calls cold and warm, and call overhead (FIGUR
 memory: env ## What weights and their packed copies take, by three settings
 	$(PY) -m bench_suites.weights
 
-sweep: env ## PyTorch's operator database against eager: hours, resumable (SWEEP_ARGS="--help")
+sweep: env ## PyTorch's operator database against eager: hours, goes on where it stopped (SWEEP_ARGS="--resume --help")
 	$(PY) -m tests.sweep $(SWEEP_ARGS)
 
 sanitize: env ## Tests under AddressSanitizer and UndefinedBehaviorSanitizer, red zones on (SANITIZE_ARGS: pytest's)
