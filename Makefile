@@ -55,7 +55,7 @@ bench: env ## A ten-minute selection of the three suites, and a page of it (BENC
 	$(PY) -m bench_suites run all --quick --out $(BENCH_OUT) $(BENCH_ARGS); code=$$?; \
 	  $(PY) -m bench_suites report $(BENCH_OUT) && exit $$code
 
-bench-all: env ## All models of the suites: hours (BENCH_ARGS="--torchbench-dir ../benchmark --resume" BENCH_OUT=folder)
+bench-all: env ## All models, and the suites kernels, gemm and attention: hours (BENCH_ARGS="--torchbench-dir ../benchmark --resume" BENCH_OUT=folder)
 	$(PY) -m bench_suites run all --out $(BENCH_OUT) $(BENCH_ARGS); code=$$?; \
 	  $(PY) -m bench_suites report $(BENCH_OUT) && exit $$code
 
