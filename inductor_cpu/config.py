@@ -130,7 +130,8 @@ class Cpp:
     min_chunk_size: int = _setting(
         4096,
         Kind(int, minimum=1),
-        "A kernel of loops uses no more threads than have work for so many elements each, 5 additions an element.",
+        "Least work of a thread, in elements of a cheap loop (5 additions each): a kernel uses only as many threads as "
+        "have so much.",
     )
     cxx: str | None = _setting(
         None, Kind(str, optional=True), "The C++ compiler. None: the variable CXX, then g++, then clang++."
@@ -146,7 +147,8 @@ class Cpp:
     max_horizontal_fusion_size: int = _setting(
         16,
         Kind(int, minimum=1),
-        "A kernel of so many loops takes in no further one that reads none of its results (but the same input, say).",
+        "A loop that uses none of a kernel's results joins it, to read the same input once, only while the kernel has "
+        "fewer loops than this.",
     )
     enable_tiling: bool = _setting(
         True,
