@@ -55,7 +55,7 @@ bench: env ## A ten-minute selection of the three suites, and a page of it (BENC
 	$(PY) -m bench_suites run all --quick --out $(BENCH_OUT) $(BENCH_ARGS); code=$$?; \
 	  $(PY) -m bench_suites report $(BENCH_OUT) && exit $$code
 
-bench-all: env ## All models of the suites: hours (BENCH_ARGS="--torchbench-dir ../benchmark --resume" BENCH_OUT=folder)
+bench-all: env ## All models, and the suites kernels, gemm and attention: hours (BENCH_ARGS="--torchbench-dir ../benchmark --resume" BENCH_OUT=folder)
 	$(PY) -m bench_suites run all --out $(BENCH_OUT) $(BENCH_ARGS); code=$$?; \
 	  $(PY) -m bench_suites report $(BENCH_OUT) && exit $$code
 
@@ -72,7 +72,7 @@ figures: env ## Nine models, first calls cold and warm, and call overhead (FIGUR
 memory: env ## What weights and their packed copies take, by three settings
 	$(PY) -m bench_suites.weights
 
-sweep: env ## PyTorch's operator database against eager: hours, resumable (SWEEP_ARGS="--help")
+sweep: env ## PyTorch's operator database against eager: hours, goes on where it stopped (SWEEP_ARGS="--resume --help")
 	$(PY) -m tests.sweep $(SWEEP_ARGS)
 
 sanitize: env ## Tests under AddressSanitizer and UndefinedBehaviorSanitizer, red zones on (SANITIZE_ARGS: pytest's)

@@ -1,7 +1,7 @@
 """The entry point of `torch.compile(..., backend="icpu")`: options, AOTAutograd and its three compilers.
 
-Importing this module starts the background builds of what every graph needs (precompiled prelude, executor): Dynamo
-imports it when a program names the backend, so they run while Dynamo traces.
+Importing this module starts the background build of the executor, which every graph needs: Dynamo imports it when a
+program names the backend, so it runs while Dynamo traces. The prelude is precompiled after the first kernels.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ A person changes settings through this module, in the style of `torch._inductor.
 
 A compile never looks at the module: it works on `snapshot()`, an immutable `Config`. Every setting also has an
 environment variable, `ICPU_` and the name in upper case with `_` for `.` (`cpp.simdlen`: `ICPU_CPP_SIMDLEN`), which
-gives its first value. An unknown name or a value of the wrong type is a `UserError` naming the nearest valid setting.
+gives its first value. An unknown name is a `UserError` naming the nearest valid setting, a wrong value one that says
+what is allowed. README.md has the same table, in the same words.
 """
 
 from __future__ import annotations
@@ -90,7 +91,13 @@ def _setting(default: Any, kind: Kind, meaning: str) -> Any:
 class Cpp:
     """Settings of the generated C++ and of the code around it."""
 
-    weight_prepack: bool = _setting(True, _BOOL, "Keep weights in the blocked layouts of the kernels (inference).")
+    weight_prepack: bool = _setting(
+        True,
+        _BOOL,
+        "Inference: fold batch norms into weights, pack weights for the kernels, fuse activations and residuals into "
+        "convolutions and linears, run convolutions channels-last, and quantized graphs as products of integers. Off: "
+        "none of it; nor is anything packed at each call, and small products are no loops.",
+    )
     drop_original_weights: bool = _setting(
         False,
         _BOOL,
@@ -115,11 +122,16 @@ class Cpp:
     dynamic_threads: bool = _setting(
         True, _BOOL, "Obey torch.set_num_threads at every call; off: kernels keep the number of the compile."
     )
-    enable_kernel_profile: bool = _setting(False, _BOOL, "Record every kernel by name in torch.profiler.")
+    enable_kernel_profile: bool = _setting(
+        False,
+        _BOOL,
+        "Record kernels also in a call during which torch.profiler starts; those of later calls are recorded anyway.",
+    )
     min_chunk_size: int = _setting(
         4096,
         Kind(int, minimum=1),
-        "Least share of a thread: the work of so many elements of a cheap loop (5 additions each).",
+        "Least work of a thread, in elements of a cheap loop (5 additions each): a kernel uses only as many threads as "
+        "have so much.",
     )
     cxx: str | None = _setting(
         None, Kind(str, optional=True), "The C++ compiler. None: the variable CXX, then g++, then clang++."
@@ -133,9 +145,17 @@ class Cpp:
         "Build with AddressSanitizer and UndefinedBehaviorSanitizer; the process must preload their runtime.",
     )
     max_horizontal_fusion_size: int = _setting(
-        16, Kind(int, minimum=1), "Most loops in a kernel that joins loops without a dependency."
+        16,
+        Kind(int, minimum=1),
+        "A loop that uses none of a kernel's results joins it, to read the same input once, only while the kernel has "
+        "fewer loops than this.",
     )
-    enable_tiling: bool = _setting(True, _BOOL, "Transpose tiles in registers for loops whose operands disagree.")
+    enable_tiling: bool = _setting(
+        True,
+        _BOOL,
+        "Where operands are contiguous along different dimensions (a transpose), go by square tiles and turn them over "
+        "in registers. Off: load and store such an operand element by element.",
+    )
 
 
 @dataclass(frozen=True)
@@ -159,13 +179,18 @@ class Config:
         0, Kind(int, minimum=0), "C++ compilers that run at the same time. 0: one per core, at most 16."
     )
     verify: bool = _setting(False, _BOOL, "Verify the program after each stage.")
-    dump: str | None = _setting(None, Kind(str, optional=True), "Folder for one readable file per stage.")
+    dump: str | None = _setting(
+        None, Kind(str, optional=True), "Folder for one readable file per stage of every graph, the C++ and a repro.py."
+    )
     cache_dir: str | None = _setting(
-        None, Kind(str, optional=True), "Folder of the kernel cache. None: icpu in the user's cache folder."
+        None, Kind(str, optional=True), "Folder of the kernel cache. None: $XDG_CACHE_HOME/icpu, else ~/.cache/icpu."
     )
     force_disable_caches: bool = _setting(False, _BOOL, "Compile every kernel anew; read and write no cache.")
     debug_interpret: bool = _setting(
-        False, _BOOL, "Run programs with the reference interpreter in place of kernels, to bisect a wrong number."
+        False,
+        _BOOL,
+        "Run programs with the reference interpreter in place of kernels, without folding or packing weights, to find "
+        "the stage at fault for a wrong number.",
     )
     debug_redzones: bool = _setting(
         False, _BOOL, "Guard bytes around every buffer, checked after each kernel: slow, finds writes out of bounds."

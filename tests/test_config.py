@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,15 @@ def test_setting_has_meaning_and_a_default_of_its_kind(name: str) -> None:
     setting = config.SETTINGS[name]
     assert len(setting.metadata["meaning"]) > 10
     assert setting.metadata["kind"].accepts(setting.default)
+
+
+@pytest.mark.parametrize("name", config.SETTINGS)
+def test_readme_has_the_default_and_the_meaning_of_a_setting(name: str) -> None:
+    lines = (Path(__file__).resolve().parents[1] / "README.md").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"| `{name}` |"))
+    setting = config.SETTINGS[name]
+    assert line.startswith(f"| `{name}` | {setting.default} | ")
+    assert line.endswith(f" | {setting.metadata['meaning']} |")
 
 
 @pytest.mark.parametrize("name", config.SETTINGS)
