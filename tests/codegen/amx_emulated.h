@@ -1,5 +1,6 @@
 // AMX tiles and bf16 instructions in plain C++, for tests on a CPU that lacks them: included before anything else, it
-// takes the place of the intrinsics. Tiles have rows of 64 bytes, as every kernel configures them.
+// takes the place of the intrinsics. Tiles have rows of 64 bytes, as every kernel configures them. Nothing is inlined:
+// where an instruction was a loop, compilers would take many times as long.
 //
 // Preconditions: AVX-512 (F, BW, DQ, VL). As the instructions do, conversions to bf16 and products of bf16 take denormals
 // for zero and round to the nearest even; the sums of products are float, in another order.
@@ -27,16 +28,18 @@ inline uint8_t (&rows())[8] {
   return count;
 }
 
-inline void configure(const void* config) { std::memcpy(rows(), static_cast<const char*>(config) + 48, 8); }
+[[gnu::noinline]] inline void configure(const void* config) {
+  std::memcpy(rows(), static_cast<const char*>(config) + 48, 8);
+}
 
-inline void zero(int number) { tile(number) = Tile{}; }
+[[gnu::noinline]] inline void zero(int number) { tile(number) = Tile{}; }
 
-inline void load(int number, const void* from, int64_t stride) {
+[[gnu::noinline]] inline void load(int number, const void* from, int64_t stride) {
   zero(number);
   for (int r = 0; r < rows()[number]; ++r) std::memcpy(tile(number).rows[r], static_cast<const char*>(from) + r * stride, 64);
 }
 
-inline void store(int number, void* to, int64_t stride) {
+[[gnu::noinline]] inline void store(int number, void* to, int64_t stride) {
   for (int r = 0; r < rows()[number]; ++r) std::memcpy(static_cast<char*>(to) + r * stride, tile(number).rows[r], 64);
 }
 
@@ -56,8 +59,8 @@ inline uint16_t bf16_of(float value) {
 }
 
 // c[m][n] += the sum over groups k of product(a[m][k], b[k][n]), each a word of 4 bytes.
-template <class Sum, class Product>
-inline void multiply(int c, int a, int b, const Product& product) {
+template <class Sum, Sum (*product)(const unsigned char*, const unsigned char*)>
+[[gnu::noinline]] void multiply(int c, int a, int b) {
   Sum sums[16][16];
   std::memcpy(sums, tile(c).rows, sizeof(sums));
   for (int m = 0; m < rows()[c]; ++m) {
@@ -82,7 +85,7 @@ inline int32_t four_bytes(const unsigned char* a, const unsigned char* b) {
   return sum;
 }
 
-inline __m512bh narrow(__m512 high, __m512 low) {
+[[gnu::noinline]] inline __m512bh narrow(__m512 high, __m512 low) {
   float from[32];
   uint16_t to[32];
   std::memcpy(from, &low, 64);
@@ -93,14 +96,14 @@ inline __m512bh narrow(__m512 high, __m512 low) {
   return result;
 }
 
-inline __m256bh narrow(__m512 from) {
+[[gnu::noinline]] inline __m256bh narrow(__m512 from) {
   const __m512bh both = narrow(from, from);
   __m256bh result;
   std::memcpy(&result, &both, 32);
   return result;
 }
 
-inline __m512 dot(__m512 sum, __m512bh a, __m512bh b) {
+[[gnu::noinline]] inline __m512 dot(__m512 sum, __m512bh a, __m512bh b) {
   float total[16];
   unsigned char x[64], y[64];
   std::memcpy(total, &sum, 64);
@@ -128,9 +131,9 @@ inline __m512 dot(__m512 sum, __m512bh a, __m512bh b) {
 #define _tile_loadd(c, from, stride) amx_emulated::load(c, from, stride)
 #define _tile_stream_loadd(c, from, stride) amx_emulated::load(c, from, stride)
 #define _tile_stored(c, to, stride) amx_emulated::store(c, to, stride)
-#define _tile_dpbf16ps(c, a, b) amx_emulated::multiply<float>(c, a, b, amx_emulated::pair_of_bf16)
-#define _tile_dpbusd(c, a, b) amx_emulated::multiply<int32_t>(c, a, b, amx_emulated::four_bytes<uint8_t>)
-#define _tile_dpbssd(c, a, b) amx_emulated::multiply<int32_t>(c, a, b, amx_emulated::four_bytes<int8_t>)
+#define _tile_dpbf16ps(c, a, b) amx_emulated::multiply<float, amx_emulated::pair_of_bf16>(c, a, b)
+#define _tile_dpbusd(c, a, b) amx_emulated::multiply<int32_t, amx_emulated::four_bytes<uint8_t>>(c, a, b)
+#define _tile_dpbssd(c, a, b) amx_emulated::multiply<int32_t, amx_emulated::four_bytes<int8_t>>(c, a, b)
 #define _mm512_cvtne2ps_pbh(high, low) amx_emulated::narrow(high, low)
 #define _mm512_cvtneps_pbh(from) amx_emulated::narrow(from)
 #define _mm512_dpbf16_ps(sum, a, b) amx_emulated::dot(sum, a, b)
