@@ -39,12 +39,6 @@ inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
 #endif
 }
 
-inline ICPU_INLINE Reg<float> load_reg(const float* from) {
-  Reg<float> value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
 inline ICPU_INLINE float total_of(Reg<float> a) {
 #if defined(CPU_CAPABILITY_AVX512)
   return _mm512_reduce_add_ps(a);

@@ -38,12 +38,6 @@ struct VecF32 {
     }(std::make_integer_sequence<int, kBlock / 2>{});
   }
 
-  static ICPU_INLINE Reg<float> load(const float* from) {
-    Reg<float> value;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-
   template <int R, int Vectors>
   static void multiply_rows(const float* a, const float* b, float* c, int64_t depth, bool accumulate) {
     Reg<float> sum[R][Vectors] = {};
@@ -51,7 +45,7 @@ struct VecF32 {
       for (int i = 0, end = std::min<int64_t>(kStep, depth - k); i < end; ++i, b += kColumns) {
         Reg<float> line[Vectors];
 #pragma GCC unroll 2
-        for (int v = 0; v < Vectors; ++v) line[v] = load(b + v * kLanes);
+        for (int v = 0; v < Vectors; ++v) line[v] = load_reg(b + v * kLanes);
 #pragma GCC unroll 14
         for (int r = 0; r < R; ++r) {
           const Reg<float> value = splat_reg(a[r * kStep + i]);
@@ -66,7 +60,7 @@ struct VecF32 {
 #pragma GCC unroll 2
       for (int v = 0; v < Vectors; ++v) {
         float* const place = c + r * kColumns + v * kLanes;
-        if (accumulate) sum[r][v] += load(place);
+        if (accumulate) sum[r][v] += load_reg(place);
         std::memcpy(place, &sum[r][v], sizeof(sum[r][v]));
       }
     }

@@ -9,9 +9,8 @@
 namespace icpu {
 
 // -- one unit of lanes ------------------------------------------------------------------------------------------------
-template <class T>
-inline Reg<T> load_reg(const void* p) {
-  Reg<T> r;
+inline Reg<float> load_reg(const float* p) {
+  Reg<float> r;
   std::memcpy(&r, p, sizeof(r));
   return r;
 }

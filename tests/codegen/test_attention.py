@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from inductor_cpu.codegen.attention import generate_attention
+from inductor_cpu import paths
+from inductor_cpu.codegen.attention import MOST_OF_HEAD, generate_attention
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import snapshot
 from inductor_cpu.ir.attention import ATTENTION_KERNELS, attend
@@ -198,6 +199,11 @@ def test_more_threads_than_blocks_of_keys_leave_no_part_without_keys(kernel: str
         check_sizes(address, sum_bound(kernel, isa, dtype), dtype, "none", sizes, of_queries=0.1)
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_template_takes_as_few_rows_as_the_generator_lets_it_take() -> None:
+    header = (paths.prelude().parent.parent / "attention" / "decode.h").read_text()
+    assert f"kMostOfHead = {MOST_OF_HEAD}," in header
 
 
 @pytest.mark.parametrize("cpu_name", ["AMD EPYC", "Intel(R) Xeon(R)"])
