@@ -44,11 +44,17 @@ def _sum(ctx: Lowering, node: fx.Node, op: str, left: int, a: Any, b: Any, alpha
     check_constants(node, (alpha,))
     args, nodes = ((a, b), node.args[:2]) if left == 0 else ((b, a), (node.args[1], node.args[0]))
     dtype = compute_dtype(node, nodes, KIND.DEFAULT)
+    if op == "sub" and any(_is_bool(x) for x in (a, b)):
+        raise Unsupported(node, "a difference of bools, which is an error")
     if alpha == 1 or (dtype == torch.bool and alpha):
         return elementwise(ctx, node, op, args, dtype)
     if dtype == torch.bool:
         raise Unsupported(node, "a bool sum with alpha 0")
     return elementwise(ctx, node, _scaled(op, represent(alpha, dtype)), args, dtype, wide=True)
+
+
+def _is_bool(x: Any) -> bool:
+    return isinstance(x, bool) or (isinstance(x, TensorValue) and x.dtype == torch.bool)
 
 
 @rule(*overloads("add"))
@@ -146,6 +152,10 @@ def power_of_number(ctx: Lowering, node: fx.Node, base: Any, exponent: Any) -> T
     dtype = compute_dtype(node, node.args, KIND.BOOL_TO_LONG)
     if not isinstance(exponent, (int, float)):
         return elementwise(ctx, node, _power(dtype), (base, exponent), dtype)
+    if meta_of(node).dtype == torch.bool:
+        raise Unsupported(node, "a power of bools")
+    if represent(exponent, dtype) != exponent and not dtype.is_floating_point:
+        raise Unsupported(node, f"an exponent of {dtype} that is {exponent}")
     if exponent == 0 or exponent == 1:
         return elementwise(ctx, node, lambda body, x: body.const(1, dtype) if exponent == 0 else x, (base,), dtype)
     special = _POWERS.get(float(exponent))

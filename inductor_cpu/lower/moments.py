@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ZERO, Expr
 from inductor_cpu.lower.block_moments import blocked_squares
 from inductor_cpu.lower.body import Body
@@ -60,6 +61,8 @@ def _variance(root: bool, with_mean: bool) -> Any:
     def lower(
         ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any = None, *, correction: Any = None, keepdim: bool = False
     ) -> Any:
+        if not x.dtype.is_floating_point:
+            raise Unsupported(node, f"a variance of {x.dtype}, which is an error")
         if not isinstance(correction, Expr):
             check_constants(node, (correction,))
         fakes = meta_of(node) if with_mean else (meta_of(node),)

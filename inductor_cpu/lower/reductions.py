@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ZERO, Expr, as_expr, product
 from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.body import Body
@@ -307,6 +308,8 @@ def _position(ctx: Lowering, node: fx.Node, axes: Axes, kind: str, x: TensorValu
 
 def _argument(kind: str) -> Any:
     def lower(ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any = None, keepdim: bool = False) -> Any:
+        if x.dtype == torch.bool:
+            raise Unsupported(node, f"{kind} of bools by position, which is an error")
         return _position(ctx, node, axes_of(x, dim), kind, x, keepdim, None)
 
     return lower

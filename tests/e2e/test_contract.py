@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -242,3 +243,24 @@ def test_an_index_out_of_range_raises_the_type_of_eager() -> None:
         torch.compile(torch.nn.functional.cross_entropy, backend="icpu")(x, index)
     with pytest.raises(RuntimeError, match="out of range"):
         torch.compile(lambda x, i: x.gather(1, i), backend="icpu")(x, index[:, None])
+
+
+@pytest.mark.parametrize(
+    ("function", "x"),
+    [
+        (lambda x: x - (x > 0), torch.randn(5)),
+        (lambda x: x - True, torch.arange(5)),
+        (lambda x: torch.argmax(x), torch.ones(5, dtype=torch.bool)),
+        (lambda x: torch.argmin(x, 0), torch.ones(5, 2, dtype=torch.bool)),
+        (lambda x: torch.var(x), torch.arange(6)),
+        (lambda x: torch.std(x, 0), torch.ones(3, 2, dtype=torch.bool)),
+        (lambda x: torch.pow(x, 300), torch.ones(2, dtype=torch.int8)),
+    ],
+    ids=["sub of bools", "sub of True", "argmax", "argmin", "var", "std", "pow"],
+)
+def test_what_eager_refuses_raises_the_same_error(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    with pytest.raises(RuntimeError) as eager:
+        function(x)
+    compiled, _ = compile_counted(function)
+    with pytest.raises(RuntimeError, match=re.escape(str(eager.value).split("\n", maxsplit=1)[0][:40])):
+        compiled(x)
