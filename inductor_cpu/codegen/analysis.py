@@ -13,7 +13,7 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import lane_order
-from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.periodic import period
 
 STAGE = "codegen"
@@ -256,9 +256,3 @@ class Facts:
     def rounding(self) -> Rounding:
         """Where low-precision values are rounded."""
         return Rounding(self.kernel)
-
-
-def arg_dtype(kernel: Kernel, instr: Scalar | Cast | Reduce | Scan) -> object:
-    """The dtype of the last argument, which is the common one."""
-    last = instr.args[-1] if isinstance(instr, Scalar) else instr.arg
-    return kernel.body[last].dtype
