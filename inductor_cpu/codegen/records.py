@@ -52,13 +52,12 @@ def _unrolled(kernel: Kernel, loop: Sym) -> Kernel:
     """The same kernel with all points of a loop in its body."""
     editor, points = Editor(), size_of(loop).as_int or 0
     roots = [k for store in kernel.stores for k in store_operands(store)]
-    access, lanewise, stores = dict[int, str](), set[int](), list[Store]()
+    access, stores = dict[int, str](), list[Store]()
     for place in range(points):
         copier = Copier(editor, kernel.body, {loop: const(place)})
         copier.run(roots)
         copies = {**copier.values, **{-1 - n: -1 - n - len(stores) for n in range(len(kernel.stores))}}
         access.update({copies[k]: kind for k, kind in kernel.vector.access if k in copies})
-        lanewise.update(copies[k] for k in kernel.vector.lanewise if k in copies)
         stores.extend(map(copier.store, kernel.stores))
     return replace(
         kernel,
@@ -67,7 +66,7 @@ def _unrolled(kernel: Kernel, loop: Sym) -> Kernel:
         stores=tuple(stores),
         work=kernel.work * points,
         parallel=kernel.parallel - (kernel.outer.index(loop) < kernel.parallel),
-        vector=replace(kernel.vector, access=tuple(access.items()), lanewise=tuple(sorted(lanewise))),
+        vector=replace(kernel.vector, access=tuple(access.items())),
     )
 
 

@@ -43,7 +43,7 @@ def as_straight(kernel: Kernel) -> Kernel:
             total = _fold(editor, instruction, copiers)
             for copier in copiers:
                 copier.values[position] = total
-    access, lanewise, stores = dict[int, str](), set[int](), list[Store]()
+    access, stores = dict[int, str](), list[Store]()
     for number, store in enumerate(kernel.stores):
         once = store.index[0].symbols.isdisjoint(kernel.inner)
         for copier in copiers[:1] if once else copiers:
@@ -52,7 +52,6 @@ def as_straight(kernel: Kernel) -> Kernel:
             stores.append(copier.store(store))
     for copier in copiers:
         access.update({copier.values[k]: kind for k, kind in kernel.vector.access if k in copier.values})
-        lanewise.update(copier.values[k] for k in kernel.vector.lanewise if k in copier.values)
     return replace(
         kernel,
         inner=(),
@@ -60,7 +59,7 @@ def as_straight(kernel: Kernel) -> Kernel:
         stores=tuple(stores),
         phases=(),
         kept=(),
-        vector=replace(kernel.vector, access=tuple(access.items()), lanewise=tuple(sorted(lanewise))),
+        vector=replace(kernel.vector, access=tuple(access.items())),
     )
 
 

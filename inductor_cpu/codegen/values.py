@@ -25,7 +25,6 @@ from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.kernel import SHORT_STRIDES, Product
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Load, Scalar, Store
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import may_fail
 
 _NO_SYMBOL = Sym("none", "loop")
@@ -293,7 +292,7 @@ class Values:
             yes, no = (self.operand(k, vector=True) for k in instr.args[1:])
             text = f"{self.operand(instr.args[0], vector=False)} ? {yes} : {no}"
         else:
-            text = self._vector_text(position, instr, dtype)
+            text = self._vector_text(instr, dtype)
         return self._rounded(position, text, vector=vector)
 
     def _rounded(self, position: int, text: str, *, vector: bool) -> str:
@@ -327,8 +326,8 @@ class Values:
             inverse = f"icpu::Divisor({literal(divisor.value, divisor.dtype)})"
         return f"icpu::quotient({self.operand(a, vector=True)}, {inverse})"
 
-    def _vector_text(self, position: int, instr: Scalar, dtype: torch.dtype) -> str:
-        if instr.op == "div" and instr.args[1] in self._divisors and position not in self.kernel.vector.lanewise:
+    def _vector_text(self, instr: Scalar, dtype: torch.dtype) -> str:
+        if instr.op == "div" and instr.args[1] in self._divisors:
             return self._quotient(instr.args)
         row = VECTOR_OPS.get(instr.op)
         template = row.template(dtype) if row else None
@@ -336,7 +335,7 @@ class Values:
         if instr.op in BOUNDS and dtype.is_floating_point and any(map(self._is_number, numbers)):
             template, numbers = BOUNDS[instr.op], tuple(sorted(numbers, key=self._is_number))
         args = [self.operand(k, vector=True) for k in numbers]
-        if template is None or (position in self.kernel.vector.lanewise and instr.op not in ("where", *INDEX_CHECKS)):
+        if template is None:
             return self._lane_by_lane(instr, dtype, args)
         text = template.replace("{T}", SCALAR[dtype]).replace("{E}", ELEMENT[dtype]).replace("{lanes}", "lanes")
         for number, arg in enumerate(args):

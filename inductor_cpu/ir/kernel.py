@@ -47,12 +47,11 @@ class VectorPlan:
     AVX-512, 8 for AVX2, for every dtype: wider types use several registers).
     access: for each Load position and for each store number (as -1 - number), one of "uniform" (same address in
     all lanes), "contiguous", "strided" (constant stride), "gather" (any address).
-    lanewise: positions of ops that run lane by lane inside vector code. reasons: why scalar, or why lane by lane."""
+    reasons: why scalar."""
 
     loop: Sym | None
     lanes: int
     access: tuple[tuple[int, str], ...] = ()
-    lanewise: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
 
     @property

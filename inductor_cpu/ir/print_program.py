@@ -276,8 +276,7 @@ def _vector(kernel: Kernel) -> list[str]:
     if plan.loop is None:
         return [f"  scalar{why}"]
     access = ", ".join(f"{f'%{at}' if at >= 0 else f'store {-1 - at}'} {kind}" for at, kind in plan.access)
-    lanewise = f"; lane by lane {', '.join(f'%{position}' for position in plan.lanewise)}" if plan.lanewise else ""
-    return [f"  vector {plan.loop} x {plan.lanes}: {access}{lanewise}{why}"]
+    return [f"  vector {plan.loop} x {plan.lanes}: {access}{why}"]
 
 
 @show.register

@@ -392,8 +392,6 @@ def _check_vector(check: Checker, kernel: Kernel) -> None:
     wanted |= {-1 - number for number in range(len(kernel.stores))}
     check.require(access.keys() <= wanted, f"{sorted(access.keys() - wanted)} are no loads or stores")
     check.require(wanted <= access.keys(), f"loads or stores {sorted(wanted - access.keys())} have no access kind")
-    for position in plan.lanewise:
-        check.require(0 <= position < len(kernel.body), f"lanewise %{position} does not exist")
     varies = depends(kernel.body, (plan.loop,), kernel.inner)
     for position, kind in plan.access:
         at = Checker(check.stage, f"{check.where}, access {position}")

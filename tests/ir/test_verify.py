@@ -207,7 +207,6 @@ def test_a_well_formed_kernel_is_accepted() -> None:
         ({"vector": vector(*GOOD, lanes=1)}, "1 lanes are no vector"),
         ({"vector": vector(*GOOD, (1, "uniform"))}, "[1] are no loads or stores"),
         ({"vector": vector(*GOOD[1:])}, "[0] have no access kind"),
-        ({"vector": vector(*GOOD, lanewise=(7,))}, "lanewise %7 does not exist"),
         ({"vector": vector((0, "blocked"), *GOOD[1:])}, "unknown kind 'blocked'"),
         ({"vector": vector((0, "uniform"), *GOOD[1:])}, "has step 1 in i0, so it is not uniform"),
         ({"vector": vector(*GOOD[:2], (-2, "contiguous"))}, "has step 0 in i0, so it is not contiguous"),
