@@ -186,9 +186,8 @@ def _also(origins: Sequence[str]) -> str:
 
 @show.register
 def _(value: Buffer) -> str:
-    place = "" if value.alias_of is None else f" = {value.alias_of} + {value.offset}"
     shape = f"[{list_of(value.sizes)}; {list_of(value.strides)}]"
-    return f"{value.kind} {value.name}: {dtype_name(value.dtype)}{shape}{place}"
+    return f"{value.kind} {value.name}: {dtype_name(value.dtype)}{shape}"
 
 
 @show.register

@@ -90,9 +90,6 @@ class _ProgramCheck:
         check.require(len(buffer.sizes) == len(buffer.strides), "sizes and strides differ in number")
         if buffer.kind == "constant":
             check.require(buffer.name in self.program.constants, "the constant has no value")
-        if buffer.alias_of is not None:
-            base = self.program.buffer_table.get(buffer.alias_of)
-            check.require(base is not None and base.dtype == buffer.dtype, f"it aliases {buffer.alias_of}")
 
     def provide(self, name: str) -> None:
         """The buffer has a value from here on, and so have the size symbols that are bound to it."""
@@ -104,11 +101,8 @@ class _ProgramCheck:
         return None if buffer is None else (buffer.dtype, len(buffer.sizes))
 
     def read(self, check: Checker, name: str) -> None:
-        buffer = self.program.buffer_table.get(name)
-        if buffer is None:
-            check.fail(f"buffer {name} does not exist")
-        family = {name, buffer.alias_of} | {b.name for b in self.program.buffers if b.alias_of == name}
-        check.require(not self.written.isdisjoint(family), f"{name} is read before it is written")
+        check.require(name in self.program.buffer_table, f"buffer {name} does not exist")
+        check.require(name in self.written, f"{name} is read before it is written")
 
     # -- nests -------------------------------------------------------------------------------------------------------
     def nest(self, nest: LoopNest) -> None:

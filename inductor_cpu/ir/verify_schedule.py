@@ -36,12 +36,12 @@ def verify_schedule(schedule: Schedule, stage: str = "schedule") -> None:
             at.require(name in written or name in own, f"{name} is read before it is written")
         written.update(writes)
         for name in (*reads, *writes):
-            lives.setdefault(_memory_of(program, name), []).append(number)
+            lives.setdefault(name, []).append(number)
     for result in program.results:
         if isinstance(result, View):
             check.require(result.buffer in written, f"the result {result.buffer} is never written")
-            name = _memory_of(program, result.buffer)
-            check.require(name not in places, f"the result {name} lives in the arena, which does not outlive the call")
+            inside = result.buffer in places
+            check.require(not inside, f"the result {result.buffer} lives in the arena, which does not outlive the call")
     known = _input_symbols(program)
     for name in lives:
         buffer = program.buffer(name)
@@ -78,11 +78,6 @@ def _check_copied(check: Checker, program: Program, kernel: Kernel) -> None:
     buffer = program.buffer(kernel.stores[0].buffer)
     dense = product(buffer.sizes) == kernel.divided.elements == buffer.extent
     check.require(dense, f"{buffer.name} has not {kernel.divided.elements} elements next to each other")
-
-
-def _memory_of(program: Program, name: str) -> str:
-    base = program.buffer(name).alias_of
-    return name if base is None else _memory_of(program, base)
 
 
 def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]], sample: int) -> None:

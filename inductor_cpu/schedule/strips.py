@@ -122,17 +122,8 @@ def _is_by_rows(product: Product) -> bool:
 
 def _overlap(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> bool:
     """Whether a kernel writes memory that another buffer of these kernels may lie in: inputs may be views of each
-    other, and a buffer a view of one that is written."""
-    names = {arg.buffer for arg in _args(kernels)}
-    written = {arg.buffer for arg in _args(kernels) if arg.writes}
-    roots = {name: _root(name, buffers) for name in names}
-    shared = any(roots[name] == roots[other] for name in written for other in names - {name})
-    return shared or any(buffers[roots[name]].kind not in ("temp", "output") for name in written)
-
-
-def _root(name: str, buffers: Mapping[str, Buffer]) -> str:
-    base = buffers[name].alias_of
-    return name if base is None else _root(base, buffers)
+    other."""
+    return any(buffers[arg.buffer].kind not in ("temp", "output") for arg in _args(kernels) if arg.writes)
 
 
 def _spans(kernels: Sequence[Kernel], shares: Sequence[int], buffers: Mapping[str, Buffer]) -> dict[str, int] | None:
@@ -166,6 +157,5 @@ def with_locals(strips: Strips, steps: Sequence[Step], buffers: Mapping[str, Buf
     elsewhere = kept.union(*(step_reads(step) | step_writes(step) for step in steps if step is not strips))
     names = {arg.buffer for arg in _args(strips.kernels) if arg.writes and buffers[arg.buffer].kind == "temp"}
     spans = _spans(strips.kernels, strips.shares, buffers) or {}
-    aliased = {buffer.alias_of for buffer in buffers.values()}
-    local = tuple((name, spans[name]) for name in sorted(names - elsewhere - aliased) if name in spans)
+    local = tuple((name, spans[name]) for name in sorted(names - elsewhere) if name in spans)
     return replace(strips, local=local)

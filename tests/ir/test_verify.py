@@ -122,7 +122,6 @@ def test_wrong_declarations_are_refused() -> None:
     refuse(program([OUT], [FILL, FILL]), "two nodes have one name")
     refuse(program([replace(X, strides=())], []), "sizes and strides differ in number")
     refuse(program([buffer("c", (1,), "constant")], []), "the constant has no value")
-    refuse(program([buffer("a", (1,), alias_of="b")], []), "it aliases b")
     refuse(program([OUT], [nest((D0, D0), [LOAD], STORE)]), "two loops have one name")
     refuse(program([OUT], [nest((size_symbol("s0"),), [LOAD], STORE)]), "s0 is no loop with a size")
     refuse(program([OUT], [nest((D0,), [Const(0.0, F32)])]), "it stores nothing")
