@@ -9,7 +9,7 @@ import torch
 
 from inductor_cpu.codegen.analysis import Facts, size_of
 from inductor_cpu.codegen.around import MOST_KEPT
-from inductor_cpu.ir.index import Expr, Sym, const, product
+from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import Kernel, Phase
 from inductor_cpu.ir.loop_nest import Const, Load, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
@@ -56,14 +56,10 @@ class Choices:
 
 def total_work(kernel: Kernel) -> Expr:
     """Rough cost of the whole kernel, in adds."""
-    work = kernel.work if isinstance(kernel.work, Expr) else const(kernel.work)
     if kernel.product is not None:
         rows, depth = kernel.product.a.sizes
-        return (work + depth) * rows * kernel.product.columns
-    if not isinstance(kernel.work, Expr):
-        symbolic = [size_of(s) for s in kernel.inner if size_of(s).as_int is None]
-        work = work * product(symbolic)
-    return work * product(size_of(s) for s in kernel.outer)
+        return (kernel.work + depth) * rows * kernel.product.columns
+    return kernel.work * product(size_of(s) for s in kernel.outer)
 
 
 def _extent(sizes: list[Expr]) -> int | None:

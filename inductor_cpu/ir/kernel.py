@@ -137,13 +137,13 @@ class Listed:
 class Kernel:
     """One generated function. outer, inner: loop symbols with sizes, outermost first, a loop's size may be symbolic.
 
-    parallel: how many of the outer loops threads share (0: serial). work: rough cost of all the work of one point of
-    the outer loops, in adds (with the inner points when their number is static). kept: positions of inner-level values
-    stored in a local row by the first phase that computes them and read back by later phases (only when the product of
-    the inner sizes is constant). sizes: the size symbols it reads, in the order of its int arguments. product: the
-    matrix product that it computes, its loops being the epilogue. across: the innermost outer loop, if threads share
-    ranges of it, each for all points of the others. divided: how threads divide a scatter, with no loop to share.
-    listed: of a scatter that runs in turns, where the rows that it writes take the place of its outermost loop."""
+    parallel: how many of the outer loops threads share (0: serial). work: rough cost of one point of the outer loops
+    with all its inner points, in adds. kept: positions of inner-level values stored in a local row by the first phase
+    that computes them and read back by later phases (only when the product of the inner sizes is constant). sizes: the
+    size symbols it reads, in the order of its int arguments. product: the matrix product that it computes, its loops
+    being the epilogue. across: the innermost outer loop, if threads share ranges of it, each for all points of the
+    others. divided: how threads divide a scatter, with no loop to share. listed: of a scatter that runs in turns, where
+    the rows that it writes take the place of its outermost loop."""
 
     label: str
     args: tuple[KernelArg, ...]
@@ -155,7 +155,7 @@ class Kernel:
     phases: tuple[Phase, ...]
     kept: tuple[int, ...]
     parallel: int
-    work: int | Expr
+    work: Expr
     vector: VectorPlan
     origins: tuple[str, ...] = ()
     product: Product | None = None

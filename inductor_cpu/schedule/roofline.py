@@ -51,8 +51,7 @@ def estimate(kernel: Kernel) -> Estimate:
         written[key] = _touched(kernel, key[1], kernel.body[store.value].dtype)
         if store.mode == "add":
             read[key] = written[key]
-    work = kernel.work if isinstance(kernel.work, int) else hint(kernel.work)
-    return Estimate(sum(read.values()), sum(written.values()), work * points(kernel.outer))
+    return Estimate(sum(read.values()), sum(written.values()), hint(kernel.work) * points(kernel.outer))
 
 
 def note(kernel: Kernel) -> str:

@@ -88,7 +88,7 @@ def kernel(
         phases=phases,
         kept=tuple(kw.pop("kept", ())),
         parallel=kw.pop("parallel", 0),
-        work=1,
+        work=as_expr(1),
         vector=kw.pop("vector", VectorPlan(None, 1)),
         **kw,
     )
