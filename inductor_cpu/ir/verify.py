@@ -27,6 +27,8 @@ from inductor_cpu.ir.nodes import (
 from inductor_cpu.ir.rewrite import needed_by, store_operands
 from inductor_cpu.ir.scatter import is_divisible, is_place, is_sum, keeps_apart
 from inductor_cpu.ir.verify_body import (
+    LOWER,
+    SCHEDULE,
     Checker,
     Scope,
     check_body,
@@ -40,17 +42,17 @@ ACCESS_KINDS = ("uniform", "contiguous", "strided", "gather")
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
-def verify_program(program: Program, stage: str = "lower") -> None:
-    """Raise InternalError(stage, ...) if the program is not well formed."""
-    _ProgramCheck(program, stage).run()
+def verify_program(program: Program) -> None:
+    """Raise InternalError if the program is not well formed."""
+    _ProgramCheck(program).run()
 
 
 class _ProgramCheck:
     """Walks nodes in order; knows which buffers are written and which size symbols have values so far."""
 
-    def __init__(self, program: Program, stage: str) -> None:
-        self.program, self.stage = program, stage
-        self.check = Checker(stage, program.name)
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.check = Checker(LOWER, program.name)
         self.written: set[str] = set()
         self.filled: dict[str, str] = {}
         self.sizes: set[Sym] = {spec.symbol for spec in program.inputs if spec.symbol is not None}
@@ -79,14 +81,14 @@ class _ProgramCheck:
                 self.nest(node)
         scope = Scope(frozenset(), self.sizes, self.lookup)
         for number, result in enumerate(self.program.results):
-            check = Checker(self.stage, f"result {number}")
+            check = Checker(LOWER, f"result {number}")
             if isinstance(result, View):
                 self.view(check, result)
             elif isinstance(result, Expr):
                 check_expr(check, result, scope)
 
     def declaration(self, buffer: Buffer) -> None:
-        check = Checker(self.stage, f"buffer {buffer.name}")
+        check = Checker(LOWER, f"buffer {buffer.name}")
         check.require(len(buffer.sizes) == len(buffer.strides), "sizes and strides differ in number")
         if buffer.kind == "constant":
             check.require(buffer.name in self.program.constants, "the constant has no value")
@@ -106,7 +108,7 @@ class _ProgramCheck:
 
     # -- nests -------------------------------------------------------------------------------------------------------
     def nest(self, nest: LoopNest) -> None:
-        check = Checker(self.stage, nest.name)
+        check = Checker(LOWER, nest.name)
         loops = (*nest.dims, *nest.reduce_dims)
         check.require(len({loop.name for loop in loops}) == len(loops), "two loops have one name")
         scope = Scope(frozenset(loops), self.sizes, self.lookup)
@@ -119,7 +121,7 @@ class _ProgramCheck:
                 self.read(check, instr.buffer)
         inner = depends(nest.body, nest.reduce_dims, nest.reduce_dims) if nest.reduce_dims else []
         for number, store in enumerate(nest.stores):
-            at = Checker(self.stage, f"{nest.name}, store {number}")
+            at = Checker(LOWER, f"{nest.name}, store {number}")
             if inner and not any(isinstance(instr, Scan) for instr in nest.body):
                 at.require(not store_depends(store, inner, nest.reduce_dims), "it depends on a reduction loop")
             self.write(at, nest, store)
@@ -143,7 +145,7 @@ class _ProgramCheck:
 
     # -- extern calls ------------------------------------------------------------------------------------------------
     def extern(self, node: Extern) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         scope = Scope(frozenset(), self.sizes, self.lookup)
         for value in leaves((node.args, node.kwargs)):
             if isinstance(value, View):
@@ -166,7 +168,7 @@ class _ProgramCheck:
 
     # -- matrix products ---------------------------------------------------------------------------------------------
     def gemm(self, node: Gemm) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         view = node.a if isinstance(node.a, View) else node.a.image
         self.view(check, view)
         self.read(check, node.b)
@@ -188,7 +190,7 @@ class _ProgramCheck:
 
     # -- attention ---------------------------------------------------------------------------------------------------
     def attention(self, node: Attention) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         self.rows(check, node, node.operands)
         for view in node.lists:
             self.view(check, view)
@@ -199,7 +201,7 @@ class _ProgramCheck:
         self.rows_of_results(check, (node.out,))
 
     def attention_backward(self, node: AttentionBackward) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         self.rows(check, node, [view for view in node.operands if view is not node.log_sums])
         self.view(check, node.log_sums)
         rows = node.q.sizes[:3]
@@ -249,7 +251,7 @@ class _ProgramCheck:
 
     # -- topk and sort -----------------------------------------------------------------------------------------------
     def ranking(self, node: Ranking) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         check.require(node.kind in ("top", "sorted"), f"there is no order {node.kind!r}")
         self.view(check, node.x)
         for d, (size, stride) in enumerate(zip(node.x.sizes, node.x.strides, strict=True)):
@@ -292,9 +294,9 @@ def _covers(store: Store, nest: LoopNest, buffer: Buffer) -> bool:
 
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
-def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
-    """Raise InternalError(stage, ...) if the kernel is not well formed."""
-    check = Checker(stage, kernel.label)
+def verify_kernel(kernel: Kernel) -> None:
+    """Raise InternalError if the kernel is not well formed."""
+    check = Checker(SCHEDULE, kernel.label)
     loops = (*kernel.outer, *kernel.inner)
     check.require(len({loop.name for loop in loops}) == len(loops), "two loops have one name")
     args = {arg.buffer: arg for arg in kernel.args}

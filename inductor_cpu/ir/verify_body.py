@@ -14,6 +14,9 @@ from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, S
 from inductor_cpu.ir.ops import FLOAT8, LOOP_DTYPES, LOW_PRECISION, OPS, REDUCTIONS, SCANS, accepts, result_dtype
 from inductor_cpu.ir.rewrite import loop_symbols, operands, store_operands, value_position
 
+#: The stages whose results are verified.
+LOWER, SCHEDULE = "lower", "schedule"
+
 
 @dataclass(frozen=True)
 class Checker:
