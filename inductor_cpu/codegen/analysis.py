@@ -13,8 +13,9 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import lane_order
-from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan
 from inductor_cpu.ir.periodic import period
+from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
 
 STAGE = "codegen"
 
@@ -27,43 +28,6 @@ def size_of(symbol: Sym) -> Expr:
     if symbol.size is None:
         raise InternalError(STAGE, f"loop {symbol} has no size")
     return symbol.size
-
-
-def value_position(symbol: Sym) -> int:
-    """The body position that a symbol of kind "value" stands for."""
-    return int(symbol.name[1:])
-
-
-def expr_operands(expr: Expr) -> tuple[int, ...]:
-    """Body positions that an index expression reads."""
-    return tuple(sorted(value_position(s) for s in expr.symbols if s.kind == "value"))
-
-
-def operands(instr: Instr) -> tuple[int, ...]:
-    """Body positions that an instruction reads."""
-    if isinstance(instr, Const):
-        return ()
-    if isinstance(instr, Index):
-        return expr_operands(instr.expr)
-    if isinstance(instr, Load):
-        mask = () if instr.mask is None else (instr.mask,)
-        return (*expr_operands(instr.index[0]), *mask)
-    if isinstance(instr, Scalar):
-        return instr.args
-    return (instr.arg,)
-
-
-def store_operands(store: Store) -> tuple[int, ...]:
-    """Body positions that a store reads."""
-    mask = () if store.mask is None else (store.mask,)
-    return (*expr_operands(store.index[0]), store.value, *mask)
-
-
-def exprs_of(instr: Instr) -> tuple[Expr, ...]:
-    """The index expressions in an instruction."""
-    if isinstance(instr, Index):
-        return (instr.expr,)
-    return (instr.index[0],) if isinstance(instr, Load) else ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +78,7 @@ class Facts:
         assert self.kernel.divided is not None
         place = self.kernel.divided.place
         loops = [self.depth[s] for s in place.symbols if s.kind == "loop"]
-        return max([*loops, *(self.level[k] for k in expr_operands(place))], default=0)
+        return max([*loops, *(self.level[k] for k in value_positions((place,)))], default=0)
 
     @property
     def lists(self) -> bool:
@@ -127,8 +91,7 @@ class Facts:
         found: list[frozenset[Sym]] = []
         inner = frozenset(self.kernel.inner)
         for instr in self.kernel.body:
-            own = {s for expr in exprs_of(instr) for s in expr.symbols if s.kind == "loop"}
-            reads = frozenset(own).union(*(found[k] for k in operands(instr)))
+            reads = loop_symbols(instr).union(*(found[k] for k in operands(instr)))
             reads = reads - inner if isinstance(instr, Reduce) else reads | inner if isinstance(instr, Scan) else reads
             found.append(reads)
         return tuple(found)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
-from inductor_cpu.codegen.analysis import Facts, expr_operands, size_of
+from inductor_cpu.codegen.analysis import Facts, size_of
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.ir.index import Expr
 from inductor_cpu.ir.kernel import Divided
+from inductor_cpu.ir.rewrite import value_positions
 
 #: Elements that several threads write do not share a line.
 LINE_BYTES = 64
@@ -69,7 +70,7 @@ class Division:
     def ask(self, stack: ExitStack) -> None:
         """Open what only runs where the thread owns the place, at the level where the place is known."""
         place = self.divided.place
-        self.define(self.facts.closure(expr_operands(place)))
+        self.define(self.facts.closure(value_positions((place,))))
         if not self.facts.lists:
             stack.enter_context(self.writer.block(f"if (mine.has({self.values.expr(place)}))"))
         elif self.facts.kernel.vector.loop is None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from inductor_cpu.codegen.analysis import Facts, expr_operands, size_of, value_position
+from inductor_cpu.codegen.analysis import Facts, size_of
 from inductor_cpu.ir.index import ZERO, Sym
 from inductor_cpu.ir.loop_nest import Const, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import INDEX_CHECKS
+from inductor_cpu.ir.rewrite import value_position, value_positions
 
 if TYPE_CHECKING:
     from inductor_cpu.codegen.values import Values
@@ -30,7 +31,7 @@ def deciding_loop(facts: Facts, access: int) -> Sym | None:
     any other access."""
     kernel, vector = facts.kernel, facts.kernel.vector.loop
     address = facts.address(access)
-    positions = expr_operands(address)
+    positions = value_positions((address,))
     in_list = set() if kernel.listed is None else {kernel.outer[0]} & address.symbols
     if access < 0 or not (positions or in_list) or vector is None or facts.tile is not None:
         return None
@@ -86,7 +87,7 @@ def find_rows(values: Values, level: int) -> None:
         name, size = values.symbol(ahead.loop), values.expr(size_of(ahead.loop))
         row = facts.address(access).substitute({facts.kernel.vector.loop: ZERO})
         with writer.block(f"const auto place{access} = [&](const int64_t {name})", "};"):
-            for k in sorted(facts.closure(expr_operands(row))):
+            for k in sorted(facts.closure(value_positions((row,)))):
                 if facts.level[k] == level:
                     values.emit(k)
             writer.line(f"return {values.expr(row)};")

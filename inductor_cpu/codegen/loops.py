@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, store_operands
+from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.divided import BOUNDS, Division
 from inductor_cpu.codegen.folds import Folds
 from inductor_cpu.codegen.lookups import find_rows
@@ -27,6 +27,7 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Phase
 from inductor_cpu.ir.loop_nest import Reduce, Scan
+from inductor_cpu.ir.rewrite import store_operands
 
 
 class Loops:

@@ -20,12 +20,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inductor_cpu.codegen import lookups
-from inductor_cpu.codegen.analysis import Facts, store_operands
+from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.tiles import Tile, goes_in_columns, is_long
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Product
 from inductor_cpu.ir.loop_nest import Load, Reduce, Scalar, Store
 from inductor_cpu.ir.ops import OPS
+from inductor_cpu.ir.rewrite import store_operands
 
 #: How far ahead an access asks for memory: several times what is on its way at a time.
 AHEAD_BYTES = 2048

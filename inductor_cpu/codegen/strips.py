@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, value_position
+from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.kernel import DEFAULT, check_kernel, comment, headers
 from inductor_cpu.codegen.loops import Loops
@@ -19,7 +19,7 @@ from inductor_cpu.ir.index import as_expr
 from inductor_cpu.ir.kernel import Kernel, KernelArg, Listed, Strips
 from inductor_cpu.ir.loop_nest import Load
 from inductor_cpu.ir.plan import KernelSource
-from inductor_cpu.ir.rewrite import may_fail
+from inductor_cpu.ir.rewrite import may_fail, value_position
 from inductor_cpu.targets.cpu import Target
 
 #: Slots of a thread's memory for what lives within a piece; rows of kernels have the first ones.

@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 
 from inductor_cpu.codegen.address import VectorIndex, scalar_text
-from inductor_cpu.codegen.analysis import STAGE, Facts, value_position
+from inductor_cpu.codegen.analysis import STAGE, Facts
 from inductor_cpu.codegen.around import stores_around
 from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, SCALAR, literal
 from inductor_cpu.codegen.prefetch import plan_ahead
@@ -25,7 +25,7 @@ from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.kernel import SHORT_STRIDES, Product
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Load, Scalar, Store
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.rewrite import may_fail
+from inductor_cpu.ir.rewrite import may_fail, value_position
 
 _NO_SYMBOL = Sym("none", "loop")
 
