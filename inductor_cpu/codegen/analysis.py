@@ -15,7 +15,7 @@ from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import lane_order
 from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan
 from inductor_cpu.ir.periodic import period
-from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
+from inductor_cpu.ir.rewrite import loops_read, operands, value_positions
 
 STAGE = "codegen"
 
@@ -87,14 +87,8 @@ class Facts:
 
     @cached_property
     def loops_read(self) -> tuple[frozenset[Sym], ...]:
-        """Loop symbols that each value depends on. A reduction does not depend on the inner loops, a scan on all."""
-        found: list[frozenset[Sym]] = []
-        inner = frozenset(self.kernel.inner)
-        for instr in self.kernel.body:
-            reads = loop_symbols(instr).union(*(found[k] for k in operands(instr)))
-            reads = reads - inner if isinstance(instr, Reduce) else reads | inner if isinstance(instr, Scan) else reads
-            found.append(reads)
-        return tuple(found)
+        """Loop symbols that each value depends on."""
+        return loops_read(self.kernel.body, self.kernel.inner)
 
     @cached_property
     def level(self) -> tuple[int, ...]:

@@ -154,6 +154,25 @@ def loop_symbols(instruction: Instr) -> frozenset[Sym]:
     return frozenset(symbol for symbol in found if symbol.kind == "loop")
 
 
+def loops_read(body: Sequence[Instr], folded: Iterable[Sym]) -> tuple[frozenset[Sym], ...]:
+    """The loop symbols that each value depends on, also by way of others. A reduction does not depend on the loops that
+    are folded, a scan on all of them."""
+    found: list[frozenset[Sym]] = []
+    inner = frozenset(folded)
+    for instruction in body:
+        reads = loop_symbols(instruction).union(*(found[k] for k in operands(instruction)))
+        if isinstance(instruction, Reduce):
+            reads -= inner
+        found.append(reads | inner if isinstance(instruction, Scan) else reads)
+    return tuple(found)
+
+
+def depends(body: Sequence[Instr], loops: Iterable[Sym], folded: Iterable[Sym]) -> list[bool]:
+    """For each value, whether it depends on one of the loops."""
+    wanted = frozenset(loops)
+    return [not reads.isdisjoint(wanted) for reads in loops_read(body, folded)]
+
+
 def may_fail(body: Sequence[Instr], instruction: Instr) -> bool:
     """Whether an instruction may report an error: a check of an index, or integers divided by what may be 0."""
     if not isinstance(instruction, Scalar) or instruction.op not in DIVISIONS or instruction.dtype.is_floating_point:

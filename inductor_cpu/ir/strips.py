@@ -9,7 +9,7 @@ from inductor_cpu.ir.index import ZERO, Expr, Sym, const, is_nonnegative, loop_v
 from inductor_cpu.ir.kernel import Kernel, Listed, Product, Strips
 from inductor_cpu.ir.loop_nest import Load, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.rewrite import loop_symbols, needed_by, value_position
+from inductor_cpu.ir.rewrite import loops_read, value_position
 from inductor_cpu.ir.scatter import is_divisible, is_place
 from inductor_cpu.ir.verify_body import SCHEDULE
 
@@ -51,8 +51,7 @@ def can_be_listed(kernel: Kernel, listed: Listed) -> bool:
         return False
     if not is_divisible(kernel.body, kernel.stores) or not is_place(of(listed.row), kernel.stores[0].index[0]):
         return False
-    points, known = kernel.outer[0], needed_by(kernel.body, [value_position(listed.row)])
-    loops = {loop for k in known for loop in loop_symbols(kernel.body[k])}
+    points, loops = kernel.outer[0], loops_read(kernel.body, ())[value_position(listed.row)]
     counted = listed.rows is not None and points.size is not None and points.size.as_int is not None
     return counted and loops == {points} and kernel.vector.loop != points
 

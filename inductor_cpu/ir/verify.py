@@ -24,7 +24,7 @@ from inductor_cpu.ir.nodes import (
     Templated,
     leaves,
 )
-from inductor_cpu.ir.rewrite import needed_by, store_operands
+from inductor_cpu.ir.rewrite import depends, needed_by, store_operands
 from inductor_cpu.ir.scatter import is_divisible, is_place, is_sum, keeps_apart
 from inductor_cpu.ir.verify_body import (
     LOWER,
@@ -34,7 +34,6 @@ from inductor_cpu.ir.verify_body import (
     check_body,
     check_expr,
     check_stores,
-    depends,
     store_depends,
 )
 

@@ -14,7 +14,7 @@ from inductor_cpu.ir.index import ZERO, Expr, Sym, of
 from inductor_cpu.ir.loop_nest import Cast, Const, Instr, Load, LoopNest, Scalar
 from inductor_cpu.ir.nodes import Extern, Node, Program
 from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
-from inductor_cpu.ir.rewrite import Copier, Editor, operands, prune
+from inductor_cpu.ir.rewrite import Copier, Editor, loops_read, prune
 from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points
 from inductor_cpu.schedule.flat import stride_hint
 from inductor_cpu.schedule.lifetimes import Lifetimes
@@ -146,11 +146,10 @@ class _Inliner:
         strides = self.program.buffer(store.buffer).strides
         address = sum((i * s for i, s in zip(store.index, strides, strict=True)), ZERO)
         loops = (*sorted(user.dims, key=lambda d: -stride_hint(address, d)), *user.reduce_dims)
-        total = 0.0
+        total, dependent = 0.0, loops_read(user.body, ())
         for position, instruction in enumerate(user.body):
             if isinstance(instruction, Load) and instruction.buffer == name:
-                dependent = _varying(user, position)
-                depth = max((k for k, loop in enumerate(loops) if loop in dependent), default=-1)
+                depth = max((k for k, loop in enumerate(loops) if loop in dependent[position]), default=-1)
                 total += points(loops[: depth + 1])
         return total
 
@@ -219,19 +218,3 @@ def _reports_errors(nest: LoopNest) -> bool:
 
 def _is_scatter(nest: LoopNest) -> bool:
     return any(store.mode == "add" for store in nest.stores)
-
-
-def _varying(nest: LoopNest, position: int) -> set[Sym]:
-    """The loop symbols that an instruction depends on, also through values."""
-    found: set[Sym] = set()
-    stack, seen = [position], set()
-    while stack:
-        current = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        instruction = nest.body[current]
-        index = instruction.index if isinstance(instruction, Load) else (getattr(instruction, "expr", ZERO),)
-        found.update(s for expr in index for s in expr.symbols if s.kind == "loop")
-        stack.extend(operands(instruction))
-    return found
