@@ -13,6 +13,7 @@ from inductor_cpu.ir.index import Expr, Sym, const, loop_var, of
 from inductor_cpu.ir.loop_nest import Load, LoopNest, Store
 from inductor_cpu.ir.nodes import Gemm
 from inductor_cpu.ir.rewrite import Copier, Editor, depends
+from inductor_cpu.ir.scatter import is_scatter
 from inductor_cpu.schedule.beside import are_beside
 from inductor_cpu.schedule.flat import fixes_order, merge_loops, substitute_loops
 from inductor_cpu.schedule.points import Alignment, align, linear
@@ -113,9 +114,7 @@ def has_no_loops(nest: LoopNest) -> bool:
 
 
 def _scatters(nest: LoopNest) -> bool:
-    return any(
-        s.mode != "set" or s.mask is not None or any(e.kind == "value" for e in s.index[0].symbols) for s in nest.stores
-    )
+    return any(is_scatter(store) or store.mask is not None for store in nest.stores)
 
 
 def _shared(group: Group, nest: LoopNest) -> list[tuple[Expr, Expr]]:
