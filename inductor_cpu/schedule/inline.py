@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from inductor_cpu.ir.index import ZERO, Expr, Sym, of
 from inductor_cpu.ir.loop_nest import Cast, Const, Instr, Load, LoopNest, Scalar
 from inductor_cpu.ir.nodes import Extern, Node, Program
-from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
-from inductor_cpu.ir.rewrite import Copier, Editor, loops_read, prune
+from inductor_cpu.ir.rewrite import Copier, Editor, loops_read, may_fail, prune
 from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points
 from inductor_cpu.schedule.flat import stride_hint
 from inductor_cpu.schedule.lifetimes import Lifetimes
@@ -100,9 +99,8 @@ class _Inliner:
                 return f"{name} is an argument of {reader.target if isinstance(reader, Extern) else reader.name}"
             if name in {store.buffer for store in reader.stores}:
                 return f"{reader.name} updates {name} in place"
-            if _reports_errors(nest) and any(
-                isinstance(i, Load) and i.buffer == name and i.mask is not None for i in reader.body
-            ):
+            masked = any(isinstance(i, Load) and i.buffer == name and i.mask is not None for i in reader.body)
+            if masked and any(may_fail(nest.body, i) for i in nest.body):
                 return f"{reader.name} reads it under a mask, where its checks must not run"
         return self._hazard(original, nest)
 
@@ -206,14 +204,6 @@ def is_whole_store(nest: LoopNest) -> bool:
     return all(
         expr == (ZERO if dim.size == 1 else of(dim)) for expr, dim in zip(nest.stores[0].index, nest.dims, strict=False)
     ) and len(nest.stores[0].index) == len(nest.dims)
-
-
-def _reports_errors(nest: LoopNest) -> bool:
-    """Whether the body checks an index or divides integers, which is an error for some values."""
-    return any(
-        isinstance(i, Scalar) and (i.op in INDEX_CHECKS or (i.op in DIVISIONS and not i.dtype.is_floating_point))
-        for i in nest.body
-    )
 
 
 def _is_scatter(nest: LoopNest) -> bool:
