@@ -161,8 +161,7 @@ class Loops:
 
     def _define_threads(self) -> None:
         work = self.values.expr(total_work(self.kernel))
-        limit = "" if self.choices.threads is None else f", {self.choices.threads}"
-        self.writer.line(f"const int threads = icpu::threads_for({work}, {self.choices.grain}{limit});")
+        self.writer.line(f"const int threads = {self.choices.threads_for(work)};")
 
     def _by_lanes(self, loop: Sym) -> bool:
         """Whether a loop advances by vectors, or by tiles."""

@@ -53,6 +53,16 @@ class Choices:
     runs: bool = True
     tiles_kept: int | None = None
 
+    @property
+    def most_threads(self) -> str:
+        """The most threads of a kernel, as C++."""
+        return "omp_get_max_threads()" if self.threads is None else str(self.threads)
+
+    def threads_for(self, work: str) -> str:
+        """The threads that some work, an int64_t, pays for, as C++."""
+        limit = "" if self.threads is None else f", {self.threads}"
+        return f"icpu::threads_for({work}, {self.grain}{limit})"
+
 
 def total_work(kernel: Kernel) -> Expr:
     """Rough cost of the whole kernel, in adds."""
