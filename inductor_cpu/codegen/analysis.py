@@ -13,7 +13,7 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import lane_order
-from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan
+from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
 from inductor_cpu.ir.rewrite import loops_read, operands, value_positions
 
@@ -128,13 +128,20 @@ class Facts:
             return "ordered"
         return self._aligned_access(position) if self.access[position] == "gather" else self.access[position]
 
-    def address(self, position: int) -> Expr:
-        """The address of a load, or of the store number -1 - position."""
-        if position < 0:
-            return self.kernel.stores[-1 - position].index[0]
-        instr = self.kernel.body[position]
-        assert isinstance(instr, Load)
-        return instr.index[0]
+    def instruction(self, access: int) -> Load | Store:
+        """A load, by position, or the store number -1 - access."""
+        instr = self.kernel.body[access] if access >= 0 else self.kernel.stores[-1 - access]
+        assert isinstance(instr, (Load, Store))
+        return instr
+
+    def address(self, access: int) -> Expr:
+        """The address of a load or store."""
+        return self.instruction(access).index[0]
+
+    def itemsize(self, access: int) -> int:
+        """Bytes of an element that a load or store moves."""
+        instr = self.instruction(access)
+        return (self.kernel.body[instr.value] if isinstance(instr, Store) else instr).dtype.itemsize
 
     def _aligned_access(self, position: int) -> str:
         """A gather may be contiguous within vectors, which start at multiples of the lanes: a division by a multiple of

@@ -13,11 +13,8 @@ from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.ir.index import Expr
-from inductor_cpu.ir.kernel import Divided
+from inductor_cpu.ir.kernel import LINE_BYTES, Divided
 from inductor_cpu.ir.rewrite import value_positions
-
-#: Elements that several threads write do not share a line.
-LINE_BYTES = 64
 
 #: The part of the outermost loop that a call of the function runs.
 BOUNDS = ("begin", "end")
@@ -54,6 +51,7 @@ class Division:
         return f"icpu::parallel_copies({self.pointer}, {elements}, {pieces}, {size}, {align}"
 
     def _owners(self) -> str:
+        # Elements that several threads write do not share a line.
         together = max(LINE_BYTES // self.dtype.itemsize, 1) if self.facts.lists else 1
         size, places = self.values.expr(self._size), self.values.expr(self.divided.places)
         return f"icpu::parallel_owners({self.pointer}, {size}, {places}, {self.divided.least}, {together}"

@@ -59,7 +59,7 @@ def row_bytes(facts: Facts, access: int) -> int | None:
     """Bytes that a load reads along the vectorized loop; None if that is not known."""
     vector = facts.kernel.vector.loop
     size = None if vector is None else size_of(vector).as_int
-    return None if size is None else size * facts.kernel.body[access].dtype.itemsize
+    return None if size is None else size * facts.itemsize(access)
 
 
 def _is_large(facts: Facts, access: int) -> bool:
@@ -69,13 +69,9 @@ def _is_large(facts: Facts, access: int) -> bool:
         check, stride = facts.kernel.body[value_position(symbol)], address.coefficient(symbol)
         if isinstance(check, Scalar) and check.op in INDEX_CHECKS and stride is not None and stride.as_int is not None:
             size = facts.kernel.body[check.args[1]]
-            if isinstance(size, Const) and size.value * stride.as_int * _itemsize(facts, access) < TABLE_BYTES:
+            if isinstance(size, Const) and size.value * stride.as_int * facts.itemsize(access) < TABLE_BYTES:
                 return False
     return True
-
-
-def _itemsize(facts: Facts, access: int) -> int:
-    return facts.kernel.body[access].dtype.itemsize
 
 
 def find_rows(values: Values, level: int) -> None:

@@ -118,11 +118,6 @@ def _is_light(facts: Facts) -> bool:
     return not wide and all(OPS[instr.op].cost < HEAVY for instr in inside if isinstance(instr, Scalar))
 
 
-def _itemsize(facts: Facts, access: int) -> int:
-    kernel = facts.kernel
-    return kernel.body[access if access >= 0 else kernel.stores[-1 - access].value].dtype.itemsize
-
-
 _SIMPLE = ("contiguous", "uniform", "periodic", "ordered")
 
 
@@ -155,7 +150,7 @@ def _filling_units(facts: Facts, accesses: Iterable[int], values: Iterable[int])
     assert vector is not None
     if not all(facts.load_access(a) in _SIMPLE and not needs_alignment(facts, a, vector) for a in accesses):
         return 1
-    narrowest = min((_itemsize(facts, a) for a in accesses if facts.load_access(a) == "contiguous"), default=4)
+    narrowest = min((facts.itemsize(a) for a in accesses if facts.load_access(a) == "contiguous"), default=4)
     widest = max((kernel.body[k].dtype.itemsize for k in values if facts.varying[k]), default=4)
     units = min(4 // min(narrowest, 4), 16 // max(widest, 4))
     size = None if vector.size is None else vector.size.as_int

@@ -165,8 +165,7 @@ class Values:
         """Write the load or the store of a whole tile, and the request for the next one. The stride is that of the
         lanes."""
         assert self.facts.tile is not None
-        instr = self.kernel.body[access] if access >= 0 else self.kernel.stores[-1 - access]
-        assert isinstance(instr, (Load, Store))
+        instr = self.facts.instruction(access)
         stride = self._vector_index.stride(instr.index[0])
         if stride is None:
             raise InternalError(STAGE, f"{self.kernel.label}: no stride in {instr.index[0]}")

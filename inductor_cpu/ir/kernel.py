@@ -38,6 +38,9 @@ class Phase:
 #: Distances of a few elements: loads of them read all that lies between, and sort it out in registers.
 SHORT_STRIDES = range(2, 9)
 
+#: Bytes of a cache line.
+LINE_BYTES = 64
+
 
 @dataclass(frozen=True)
 class VectorPlan:

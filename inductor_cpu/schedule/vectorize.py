@@ -14,7 +14,7 @@ from enum import Enum
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.kernel import SHORT_STRIDES, VectorPlan
+from inductor_cpu.ir.kernel import LINE_BYTES, SHORT_STRIDES, VectorPlan
 from inductor_cpu.ir.lane_order import constant_lanes, lane_order, within_a_vector
 from inductor_cpu.ir.loop_nest import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
@@ -41,7 +41,6 @@ ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 8.0, "gather": 12.0
 
 #: A strided access whose lanes lie in a cache line each.
 FAR_COST = 12.0
-LINE_BYTES = 64
 
 #: Lanes and element sizes for which a load with a short stride s is s loads of neighbours, sorted in registers.
 SHORT_STRIDE_LANES, SHORT_STRIDE_SIZES = 16, (2, 4)
