@@ -11,11 +11,12 @@ from dataclasses import replace
 from itertools import product
 
 from inductor_cpu.codegen.analysis import size_of
+from inductor_cpu.codegen.unrolled import Unrolled
 from inductor_cpu.ir.index import Expr, Sym, const
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.loop_nest import Const, Instr, Reduce, Scan, Store
+from inductor_cpu.ir.loop_nest import Const, Instr, Reduce, Scan
 from inductor_cpu.ir.ops import accepts, identity
-from inductor_cpu.ir.rewrite import Copier, Editor, store_operands
+from inductor_cpu.ir.rewrite import Copier, Editor
 
 #: The op that adds a point to a fold.
 FOLDS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
@@ -36,31 +37,17 @@ def as_straight(kernel: Kernel) -> Kernel:
         return kernel
     if len(kernel.body) * len(places) > MOST_VALUES or not all(_may_be_straight(kernel, i) for i in kernel.body):
         return kernel
-    editor = Editor()
-    copiers = [Copier(editor, kernel.body, place) for place in places]
+    unrolled = Unrolled(kernel, places)
     for position, instruction in enumerate(kernel.body):
         if isinstance(instruction, Reduce):
-            total = _fold(editor, instruction, copiers)
-            for copier in copiers:
+            total = _fold(unrolled.editor, instruction, unrolled.copiers)
+            for copier in unrolled.copiers:
                 copier.values[position] = total
-    access, stores = dict[int, str](), list[Store]()
     for number, store in enumerate(kernel.stores):
         once = store.index[0].symbols.isdisjoint(kernel.inner)
-        for copier in copiers[:1] if once else copiers:
-            copier.run(store_operands(store))
-            access[-1 - len(stores)] = dict(kernel.vector.access)[-1 - number]
-            stores.append(copier.store(store))
-    for copier in copiers:
-        access.update({copier.values[k]: kind for k, kind in kernel.vector.access if k in copier.values})
-    return replace(
-        kernel,
-        inner=(),
-        body=tuple(editor.instructions),
-        stores=tuple(stores),
-        phases=(),
-        kept=(),
-        vector=replace(kernel.vector, access=tuple(access.items())),
-    )
+        for copier in unrolled.copiers[:1] if once else unrolled.copiers:
+            unrolled.store(number, copier)
+    return replace(unrolled.kernel(), inner=(), phases=(), kept=())
 
 
 def _places(inner: tuple[Sym, ...]) -> list[Mapping[Sym, Expr]]:
