@@ -8,16 +8,11 @@ for. Checks of positions may see one twice: they report the same error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from inductor_cpu.codegen.analysis import Facts, size_of
-from inductor_cpu.ir.index import ZERO, Sym
+from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.loop_nest import Const, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import value_position, value_positions
-
-if TYPE_CHECKING:
-    from inductor_cpu.codegen.values import Values
 
 #: How far ahead rows are asked for, and how long a row is at least.
 AHEAD_BYTES, LEAST_ROW_BYTES = 4 << 10, 128
@@ -72,22 +67,3 @@ def _is_large(facts: Facts, access: int) -> bool:
             if isinstance(size, Const) and size.value * stride.as_int * facts.itemsize(access) < TABLE_BYTES:
                 return False
     return True
-
-
-def find_rows(values: Values, level: int) -> None:
-    """Write where the loads that the loop of a level decides read some points on: `ahead` and the load's position."""
-    facts, writer = values.facts, values.writer
-    for access, ahead in sorted(values.ahead.items()):
-        if ahead.loop is None or facts.depth[ahead.loop] != level or facts.kernel.vector.loop is None:
-            continue
-        name, size = values.symbol(ahead.loop), values.expr(size_of(ahead.loop))
-        row = facts.address(access).substitute({facts.kernel.vector.loop: ZERO})
-        with writer.block(f"const auto place{access} = [&](const int64_t {name})", "};"):
-            for k in sorted(facts.closure(value_positions((row,)))):
-                if facts.level[k] == level:
-                    values.emit(k)
-            writer.line(f"return {values.expr(row)};")
-        listed = facts.kernel.listed is not None and ahead.loop == facts.kernel.outer[0]
-        step = f"std::min<int64_t>({'entry' if listed else name} + {ahead.distance}, ({size}) - 1)"
-        step = f"points[{step}]" if listed else step
-        writer.line(f"const int64_t ahead{access} = place{access}({step});")

@@ -9,7 +9,6 @@ from dataclasses import replace
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.divided import BOUNDS, Division
 from inductor_cpu.codegen.folds import Folds
-from inductor_cpu.codegen.lookups import find_rows
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
@@ -24,10 +23,10 @@ from inductor_cpu.codegen.tuning import (
 )
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import Sym
+from inductor_cpu.ir.index import ZERO, Sym
 from inductor_cpu.ir.kernel import Phase
 from inductor_cpu.ir.loop_nest import Reduce, Scan
-from inductor_cpu.ir.rewrite import store_operands
+from inductor_cpu.ir.rewrite import store_operands, value_positions
 
 
 class Loops:
@@ -78,7 +77,7 @@ class Loops:
                 if self._division is not None and level == self.facts.place_level:
                     self._division.ask(stack)
                 self._define(k for k in needed if self.facts.level[k] <= level)
-                find_rows(self.values, level)
+                self._find_rows(level)
             if self.facts.tile is not None:
                 self._tile(needed)
                 return
@@ -107,6 +106,25 @@ class Loops:
         for k in sorted(set(positions) - self._written):
             self.values.emit(k)
             self._written.add(k)
+
+    def _find_rows(self, level: int) -> None:
+        """Write where loads of rows of tables that the loop of a level decides read some points on (`lookups.py`):
+        `ahead` and the load's position."""
+        values, kernel = self.values, self.kernel
+        for access, ahead in sorted(values.ahead.items()):
+            if ahead.loop is None or self.facts.depth[ahead.loop] != level or self.vector is None:
+                continue
+            name, size = values.symbol(ahead.loop), values.expr(size_of(ahead.loop))
+            row = self.facts.address(access).substitute({self.vector: ZERO})
+            with self.writer.block(f"const auto place{access} = [&](const int64_t {name})", "};"):
+                for k in sorted(self.facts.closure(value_positions((row,)))):
+                    if self.facts.level[k] == level:
+                        values.emit(k)
+                self.writer.line(f"return {values.expr(row)};")
+            listed = kernel.listed is not None and ahead.loop == kernel.outer[0]
+            step = f"std::min<int64_t>({'entry' if listed else name} + {ahead.distance}, ({size}) - 1)"
+            step = f"points[{step}]" if listed else step
+            self.writer.line(f"const int64_t ahead{access} = place{access}({step});")
 
     def _write_pieces(self, stack: ExitStack) -> None:
         """The innermost loop, once for each piece."""
