@@ -12,6 +12,7 @@ from inductor_cpu.codegen.folds import Folds
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
+from inductor_cpu.codegen.tile_moves import TileMoves
 from inductor_cpu.codegen.tiles import goes_in_columns, is_short, stays_in_registers
 from inductor_cpu.codegen.tuning import (
     Choices,
@@ -21,7 +22,7 @@ from inductor_cpu.codegen.tuning import (
     unroll_of,
     vertical_units,
 )
-from inductor_cpu.codegen.values import Values
+from inductor_cpu.codegen.values import TILE_START, Values
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ZERO, Sym
 from inductor_cpu.ir.kernel import Phase
@@ -261,7 +262,7 @@ class Loops:
         name = self.values.symbol(loop)
         end = self.values.expr(size_of(loop)) if end is None else end
         if loop != self.vector and self._by_lanes(loop):
-            start = self.values.tile_name("start")
+            start = self.values.symbol(TILE_START)
             head = f"for (int64_t {start} = {begin}; {start} < {end}; {start} += {self._pace(loop)})"
             with self.writer.block(head):
                 self._tile_bounds(None, end)
@@ -293,27 +294,32 @@ class Loops:
     def _tile_bounds(self, start: str | None, end: str) -> None:
         """Where the tile starts and ends in its own loop."""
         assert self.facts.tile is not None
-        name, pace = self.values.tile_name("start"), self._pace(self.facts.tile.loop)
+        name, pace = self.values.symbol(TILE_START), self._pace(self.facts.tile.loop)
         if start is not None:
             self.writer.line(f"const int64_t {name} = {start};")
-        self.writer.line(f"const int64_t {self.values.tile_name('end')} = std::min<int64_t>({name} + {pace}, {end});")
+        self.writer.line(f"const int64_t {self._tile_end()} = std::min<int64_t>({name} + {pace}, {end});")
+
+    def _tile_end(self) -> str:
+        assert self.facts.tile is not None
+        return f"{self.values.symbol(self.facts.tile.loop)}_end"
 
     def _tile(self, needed: frozenset[int]) -> None:
         """The body over the points of a tile."""
         assert self.facts.tile is not None
-        name, start, end = (self.values.symbol(self.facts.tile.loop), *map(self.values.tile_name, ("start", "end")))
+        name, start = map(self.values.symbol, (self.facts.tile.loop, TILE_START))
+        moves = TileMoves(self.facts.tile, self.values)
         unrolled = str(stays_in_registers(self.kernel, self.facts.tile, needed)).lower()
-        rooms = "".join(f", {room}" for room in self.values.open_rooms())
+        rooms = "".join(f", {room}" for room in moves.open_rooms())
         kind = f"{unrolled}, icpu::kShortTile" if self._short else unrolled
-        head = f"icpu::with_tile<{kind}>({start}, {end}, lanes, [&](const auto tile_rows) ICPU_INLINE"
+        head = f"icpu::with_tile<{kind}>({start}, {self._tile_end()}, lanes, [&](const auto tile_rows) ICPU_INLINE"
         with self.writer.block(head, f"}}{rooms});"):
-            self.values.open_tiles()
+            moves.load()
             with self.writer.block("tile_rows.each([&](const int64_t in_tile) ICPU_INLINE", "});"):
                 self.writer.line(f"const int64_t {name} = {start} + in_tile;")
                 self._define(needed)
                 for number in range(len(self.kernel.stores)):
                     self.values.store(number)
-            self.values.close_tiles()
+            moves.store()
 
     # -- phases ------------------------------------------------------------------------------------------------------
     def _phase(self, number: int, phase: Phase) -> None:
