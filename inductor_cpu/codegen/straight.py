@@ -14,9 +14,9 @@ from inductor_cpu.codegen.analysis import size_of
 from inductor_cpu.codegen.unrolled import Unrolled
 from inductor_cpu.ir.index import Expr, Sym, const
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.loop_nest import Const, Instr, Reduce, Scan
-from inductor_cpu.ir.ops import accepts, identity
-from inductor_cpu.ir.rewrite import Copier, Editor
+from inductor_cpu.ir.loop_nest import Instr, Reduce, Scan
+from inductor_cpu.ir.ops import accepts
+from inductor_cpu.ir.rewrite import Copier, Editor, start_of
 
 #: The op that adds a point to a fold.
 FOLDS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
@@ -72,8 +72,7 @@ def _may_be_straight(kernel: Kernel, instruction: Instr) -> bool:
 
 def _fold(editor: Editor, reduce: Reduce, copiers: list[Copier]) -> int:
     """A fold of all points, in their order, from the value with which loops begin: 0 makes a sum of -0.0 be 0.0."""
-    start = identity(reduce.kind, reduce.dtype)
-    total = editor.emit(Const(float(start) if reduce.dtype.is_floating_point else start, reduce.dtype))
+    total = editor.emit(start_of(reduce.kind, reduce.dtype))
     for copier in copiers:
         copier.run([reduce.arg])
         total = editor.scalar(FOLDS[reduce.kind], (total, copier.values[reduce.arg]), reduce.dtype)

@@ -9,7 +9,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, of, value_symbol
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
-from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
+from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS, identity
 
 
 class Editor:
@@ -171,6 +171,12 @@ def depends(body: Sequence[Instr], loops: Iterable[Sym], folded: Iterable[Sym]) 
     """For each value, whether it depends on one of the loops."""
     wanted = frozenset(loops)
     return [not reads.isdisjoint(wanted) for reads in loops_read(body, folded)]
+
+
+def start_of(kind: str, dtype: torch.dtype) -> Const:
+    """The value with which a fold begins."""
+    value = identity(kind, dtype)
+    return Const(float(value) if dtype.is_floating_point else value, dtype)
 
 
 def may_fail(body: Sequence[Instr], instruction: Instr) -> bool:
