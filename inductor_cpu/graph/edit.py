@@ -160,6 +160,12 @@ def typical_size(value: torch.Tensor) -> list[int]:
     return [s if isinstance(s, int) else hint_of(s) or 1 for s in value.shape]
 
 
+def product_operands(product: fx.Node) -> tuple[Any, fx.Node, fx.Node]:
+    """(bias or None, x, weight) of a matrix product."""
+    bias, x, weight = args_of(product) if product.target is aten.addmm.default else (None, *args_of(product))
+    return bias, x, weight
+
+
 # -- strides -----------------------------------------------------------------------------------------------------------
 class StrideSpreader:
     """Recomputes fake values downstream of nodes whose results have got other strides, as long as strides differ from
