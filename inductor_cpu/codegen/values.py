@@ -268,7 +268,7 @@ class Values:
     @cached_property
     def _divisors(self) -> frozenset[int]:
         """Values that divide many of bf16: their reciprocals give the same quotients (`Divisor` in low_math.h).
-        Reductions are defined by the loops, not by `define`."""
+        A reduction that is a divisor itself, as a maximum may be, is not among them."""
         body, varying = self.kernel.body, self.facts.varying
         found = (i.args[1] for k, i in enumerate(body) if isinstance(i, Scalar) and i.op == "div" and varying[k])
         bf16 = (k for k in found if body[k].dtype == torch.bfloat16 and not varying[k])

@@ -22,7 +22,7 @@ from inductor_cpu.ir.index import Expr, Sym, as_expr
 @dataclass(frozen=True)
 class Buffer:
     """Memory with a logical shape. kind: "input" (of the graph), "constant" (a tensor of the graph), "temp", "output",
-    "accumulator" (of a Gemm or of an Attention).
+    "extern" (what a call returns), "accumulator" (of a Gemm or of an Attention).
 
     sizes, strides: in elements, from the start of the buffer: an input's storage offset is in its data pointer. A temp
     or an output is non-overlapping and dense."""

@@ -35,7 +35,7 @@ LEAST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Divided:
+class TwoGroups:
     """The two groups, in order, and the buffers between them."""
 
     groups: tuple[Group, Group]
@@ -43,7 +43,7 @@ class Divided:
     note: str
 
 
-def divide_columns(group: Group, lanes: int) -> Divided | None:
+def divide_columns(group: Group, lanes: int) -> TwoGroups | None:
     """A group that folds long columns as two groups; None for any other. lanes: of the target."""
     if group.gemm is not None or not group.inner:
         return None
@@ -62,7 +62,7 @@ def divide_columns(group: Group, lanes: int) -> Divided | None:
     first, parts = _first(body, blocks, vector.loop)
     second = _second(nest, body, blocks, parts)
     note = f"{nest.name} folds {points(rows)} rows at a time, then the results of {points(blocks)} such blocks"
-    return Divided((_group(group, first), _group(group, second)), tuple(parts.values()), note)
+    return TwoGroups((_group(group, first), _group(group, second)), tuple(parts.values()), note)
 
 
 def _folds_once(nest: LoopNest) -> bool:

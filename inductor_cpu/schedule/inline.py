@@ -129,7 +129,7 @@ class _Inliner:
                 return f"{repeats:.1f} evaluations an element cost more than a store and loads"
         if len(users) > 1 and (loads > 1 or arithmetic > CHEAP):
             return f"{len(users)} nests read it"
-        if any(_is_scatter(user) and len(users) > 1 for user in users):
+        if any(_adds(user) and len(users) > 1 for user in users):
             return "a scatter reads it"
         first, last = self.order[id(original)], max((self.order[id(user)] for user in users), default=-1)
         waits = last > first and self.lifetimes.passes_call(first, last)
@@ -206,5 +206,6 @@ def is_whole_store(nest: LoopNest) -> bool:
     ) and len(nest.stores[0].index) == len(nest.dims)
 
 
-def _is_scatter(nest: LoopNest) -> bool:
+def _adds(nest: LoopNest) -> bool:
+    """Whether a nest adds to what is in a buffer."""
     return any(store.mode == "add" for store in nest.stores)
