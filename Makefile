@@ -20,7 +20,7 @@ SWEEP_ARGS ?= --resume
 .PHONY: help env demo test check fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize sweep semantics
 
 help: ## Show the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 env: $(VENV)/.ready ## Make the environment: torch, this package (editable), tests and benchmarks
 

@@ -183,7 +183,6 @@ class _GraphCompiler:
         try:
             compiled = compile_graph(
                 gm,
-                example_inputs,
                 kind=self.kind,
                 config=self.config,
                 trace=trace,

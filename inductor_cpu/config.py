@@ -44,10 +44,10 @@ class Kind:
 
     def describe(self) -> str:
         """What a person may write, in words."""
-        if self.choices:
-            return "one of " + ", ".join(repr(c) for c in self.choices)
         text = {bool: "a bool", int: "an int", str: "a string"}[self.base]
-        if self.minimum is not None:
+        if self.choices:
+            text = "one of " + ", ".join(repr(c) for c in self.choices)
+        elif self.minimum is not None:
             text += f" of at least {self.minimum}"
         return text + " or None" if self.optional else text
 

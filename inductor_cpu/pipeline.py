@@ -122,7 +122,6 @@ def warm_up(config: Config) -> None:
 
 def compile_graph(
     gm: fx.GraphModule,
-    example_inputs: Sequence[Any],
     *,
     kind: Kind,
     config: Config,
@@ -255,7 +254,7 @@ class _Trials:
 
     def _compiled(self, graph: fx.GraphModule, inputs: Sequence[torch.Tensor], name: str) -> Callable[[], object]:
         settings = replace(self.config, max_autotune=False, dump=None)
-        compiled = compile_graph(graph, inputs, kind="inference", config=settings, trace=Trace(f"measured_{name}"))
+        compiled = compile_graph(graph, kind="inference", config=settings, trace=Trace(f"measured_{name}"))
         return lambda: compiled(list(inputs))
 
 

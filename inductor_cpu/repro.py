@@ -71,7 +71,7 @@ def _run(
     mode: Literal["symbolic", "fake"] = "symbolic" if any(type(value) is int for value in inputs) else "fake"
     traced = make_fx(graph, tracing_mode=mode, _allow_non_fake_inputs=True)(*copy.deepcopy(list(inputs)))
     compiled = compile_graph(
-        traced, inputs, kind=kind, config=settings, trace=Trace(name, settings.dump), static_inputs=static_inputs
+        traced, kind=kind, config=settings, trace=Trace(name, settings.dump), static_inputs=static_inputs
     )
     return _seeded(lambda *args: compiled(list(args)), inputs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,7 +28,6 @@ class Recorder:
     def __call__(
         self,
         gm: torch.fx.GraphModule,
-        example_inputs: Sequence[Any],
         *,
         kind: str,
         config: Config,

@@ -85,6 +85,11 @@ def test_patch_with_one_bad_name_changes_nothing() -> None:
     assert config.max_autotune is False
 
 
+def test_an_error_says_that_none_is_possible() -> None:
+    with pytest.raises(UserError, match=r"'cpp\.simdlen' takes one of 0, 1, 256, 512 or None"):
+        config.from_options({"cpp.simdlen": 3})
+
+
 @pytest.mark.parametrize(
     ("wrong", "nearest"),
     [

@@ -62,9 +62,7 @@ def ours(module: nn.Module, *inputs: torch.Tensor | None) -> Call:
         context = TracingContext.get()
         assert context.fw_metadata is not None
         static = frozenset(context.fw_metadata.static_input_indices)
-        graph = compile_graph(
-            gm, examples, kind="inference", config=snapshot(), trace=Trace("bench"), static_inputs=static
-        )
+        graph = compile_graph(gm, kind="inference", config=snapshot(), trace=Trace("bench"), static_inputs=static)
 
         def call(args: list[Any]) -> Any:
             found.append((graph, list(args)))

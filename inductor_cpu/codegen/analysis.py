@@ -13,8 +13,9 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import lane_order
-from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
+from inductor_cpu.ir.rewrite import loops_read, operands, value_positions
 
 STAGE = "codegen"
 
@@ -27,43 +28,6 @@ def size_of(symbol: Sym) -> Expr:
     if symbol.size is None:
         raise InternalError(STAGE, f"loop {symbol} has no size")
     return symbol.size
-
-
-def value_position(symbol: Sym) -> int:
-    """The body position that a symbol of kind "value" stands for."""
-    return int(symbol.name[1:])
-
-
-def expr_operands(expr: Expr) -> tuple[int, ...]:
-    """Body positions that an index expression reads."""
-    return tuple(sorted(value_position(s) for s in expr.symbols if s.kind == "value"))
-
-
-def operands(instr: Instr) -> tuple[int, ...]:
-    """Body positions that an instruction reads."""
-    if isinstance(instr, Const):
-        return ()
-    if isinstance(instr, Index):
-        return expr_operands(instr.expr)
-    if isinstance(instr, Load):
-        mask = () if instr.mask is None else (instr.mask,)
-        return (*expr_operands(instr.index[0]), *mask)
-    if isinstance(instr, Scalar):
-        return instr.args
-    return (instr.arg,)
-
-
-def store_operands(store: Store) -> tuple[int, ...]:
-    """Body positions that a store reads."""
-    mask = () if store.mask is None else (store.mask,)
-    return (*expr_operands(store.index[0]), store.value, *mask)
-
-
-def exprs_of(instr: Instr) -> tuple[Expr, ...]:
-    """The index expressions in an instruction."""
-    if isinstance(instr, Index):
-        return (instr.expr,)
-    return (instr.index[0],) if isinstance(instr, Load) else ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +78,7 @@ class Facts:
         assert self.kernel.divided is not None
         place = self.kernel.divided.place
         loops = [self.depth[s] for s in place.symbols if s.kind == "loop"]
-        return max([*loops, *(self.level[k] for k in expr_operands(place))], default=0)
+        return max([*loops, *(self.level[k] for k in value_positions((place,)))], default=0)
 
     @property
     def lists(self) -> bool:
@@ -123,15 +87,8 @@ class Facts:
 
     @cached_property
     def loops_read(self) -> tuple[frozenset[Sym], ...]:
-        """Loop symbols that each value depends on. A reduction does not depend on the inner loops, a scan on all."""
-        found: list[frozenset[Sym]] = []
-        inner = frozenset(self.kernel.inner)
-        for instr in self.kernel.body:
-            own = {s for expr in exprs_of(instr) for s in expr.symbols if s.kind == "loop"}
-            reads = frozenset(own).union(*(found[k] for k in operands(instr)))
-            reads = reads - inner if isinstance(instr, Reduce) else reads | inner if isinstance(instr, Scan) else reads
-            found.append(reads)
-        return tuple(found)
+        """Loop symbols that each value depends on."""
+        return loops_read(self.kernel.body, self.kernel.inner)
 
     @cached_property
     def level(self) -> tuple[int, ...]:
@@ -171,13 +128,20 @@ class Facts:
             return "ordered"
         return self._aligned_access(position) if self.access[position] == "gather" else self.access[position]
 
-    def address(self, position: int) -> Expr:
-        """The address of a load, or of the store number -1 - position."""
-        if position < 0:
-            return self.kernel.stores[-1 - position].index[0]
-        instr = self.kernel.body[position]
-        assert isinstance(instr, Load)
-        return instr.index[0]
+    def instruction(self, access: int) -> Load | Store:
+        """A load, by position, or the store number -1 - access."""
+        instr = self.kernel.body[access] if access >= 0 else self.kernel.stores[-1 - access]
+        assert isinstance(instr, (Load, Store))
+        return instr
+
+    def address(self, access: int) -> Expr:
+        """The address of a load or store."""
+        return self.instruction(access).index[0]
+
+    def itemsize(self, access: int) -> int:
+        """Bytes of an element that a load or store moves."""
+        instr = self.instruction(access)
+        return (self.kernel.body[instr.value] if isinstance(instr, Store) else instr).dtype.itemsize
 
     def _aligned_access(self, position: int) -> str:
         """A gather may be contiguous within vectors, which start at multiples of the lanes: a division by a multiple of
@@ -256,9 +220,3 @@ class Facts:
     def rounding(self) -> Rounding:
         """Where low-precision values are rounded."""
         return Rounding(self.kernel)
-
-
-def arg_dtype(kernel: Kernel, instr: Scalar | Cast | Reduce | Scan) -> object:
-    """The dtype of the last argument, which is the common one."""
-    last = instr.args[-1] if isinstance(instr, Scalar) else instr.arg
-    return kernel.body[last].dtype

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.records import records
+from inductor_cpu.ir.kernel import LINE_BYTES
 from inductor_cpu.ir.loop_nest import Load
 
 #: The part of the last cache that the results of a kernel may take and be found there; not more than this.
@@ -23,8 +24,6 @@ SHARE_OF_CACHE, MOST_KEPT = 2, 32 << 20
 
 #: The part of these that tiles may take.
 SHARE_OF_TILES = 3 / 4
-
-LINE_BYTES = 64
 
 
 def kept_bytes(cache: int) -> int:
@@ -59,7 +58,7 @@ def _bytes(facts: Facts, number: int) -> int:
     plain = store.mode == "set" and store.mask is None and together
     if not plain or any(isinstance(i, Load) and i.buffer == store.buffer for i in kernel.body):
         return 0
-    itemsize = kernel.body[store.value].dtype.itemsize
+    itemsize = facts.itemsize(-1 - number)
     loops = [loop for loop in (*kernel.outer, *kernel.inner) if loop in store.index[0].symbols]
     sizes = [loop.size.as_int if loop.size is not None else None for loop in loops]
     if None in sizes or not _in_lines(facts, number, itemsize):

@@ -93,10 +93,10 @@ def generate_attention(
             writer.line(f"kernel.blocks.rows = {given.number()}, kernel.blocks.keys = {given.number()};")
         if isinstance(step, Scored):
             _emit_scores(step, given, writer, choices)
-            writer.line(f"kernel.run({_threads(choices)}, change);")
+            writer.line(f"kernel.run({choices.most_threads}, change);")
             writer.line("return status.bits();")
         else:
-            writer.line(f"kernel.run({_threads(choices)});")
+            writer.line(f"kernel.run({choices.most_threads});")
             writer.line("return 0;")
     return named(writer.text(), f"icpu_{node.name}")
 
@@ -118,7 +118,7 @@ def generate_attention_backward(
             writer.line(f"kernel.{name} = {given.tensor(element)};")
         names = ("grad_out", "q", "k", "v", "out", "log_sums", *(("mask",) if node.mask is not None else ()), "kept")
         _emit_operands(node, names, {"log_sums": "float", "mask": mask}, element, given, writer)
-        writer.line(f"kernel.run({_threads(choices)});")
+        writer.line(f"kernel.run({choices.most_threads});")
         writer.line("return 0;")
     return named(writer.text(), f"icpu_{node.name}")
 
@@ -159,11 +159,6 @@ def _emit_operands(
         writer.line(f"kernel.{name} = {given.tensor(f'const {kinds.get(name, element)}', offset=True)};")
     if node.kept is not None:
         writer.line(f"kernel.keep = {float(node.keep)!r};")
-
-
-def _threads(choices: Choices) -> str:
-    """The most threads that a kernel may use."""
-    return "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
 
 
 class _Given:

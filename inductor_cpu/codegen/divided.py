@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
-from inductor_cpu.codegen.analysis import Facts, expr_operands, size_of
+from inductor_cpu.codegen.analysis import Facts, size_of
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.ir.index import Expr
-from inductor_cpu.ir.kernel import Divided
-
-#: Elements that several threads write do not share a line.
-LINE_BYTES = 64
+from inductor_cpu.ir.kernel import LINE_BYTES, Divided
+from inductor_cpu.ir.rewrite import value_positions
 
 #: The part of the outermost loop that a call of the function runs.
 BOUNDS = ("begin", "end")
@@ -53,6 +51,7 @@ class Division:
         return f"icpu::parallel_copies({self.pointer}, {elements}, {pieces}, {size}, {align}"
 
     def _owners(self) -> str:
+        # Elements that several threads write do not share a line.
         together = max(LINE_BYTES // self.dtype.itemsize, 1) if self.facts.lists else 1
         size, places = self.values.expr(self._size), self.values.expr(self.divided.places)
         return f"icpu::parallel_owners({self.pointer}, {size}, {places}, {self.divided.least}, {together}"
@@ -69,7 +68,7 @@ class Division:
     def ask(self, stack: ExitStack) -> None:
         """Open what only runs where the thread owns the place, at the level where the place is known."""
         place = self.divided.place
-        self.define(self.facts.closure(expr_operands(place)))
+        self.define(self.facts.closure(value_positions((place,))))
         if not self.facts.lists:
             stack.enter_context(self.writer.block(f"if (mine.has({self.values.expr(place)}))"))
         elif self.facts.kernel.vector.loop is None:

@@ -8,15 +8,11 @@ for. Checks of positions may see one twice: they report the same error.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from inductor_cpu.codegen.analysis import Facts, expr_operands, size_of, value_position
-from inductor_cpu.ir.index import ZERO, Sym
+from inductor_cpu.codegen.analysis import Facts, size_of
+from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.loop_nest import Const, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import INDEX_CHECKS
-
-if TYPE_CHECKING:
-    from inductor_cpu.codegen.values import Values
+from inductor_cpu.ir.rewrite import value_position, value_positions
 
 #: How far ahead rows are asked for, and how long a row is at least.
 AHEAD_BYTES, LEAST_ROW_BYTES = 4 << 10, 128
@@ -30,7 +26,7 @@ def deciding_loop(facts: Facts, access: int) -> Sym | None:
     any other access."""
     kernel, vector = facts.kernel, facts.kernel.vector.loop
     address = facts.address(access)
-    positions = expr_operands(address)
+    positions = value_positions((address,))
     in_list = set() if kernel.listed is None else {kernel.outer[0]} & address.symbols
     if access < 0 or not (positions or in_list) or vector is None or facts.tile is not None:
         return None
@@ -58,7 +54,7 @@ def row_bytes(facts: Facts, access: int) -> int | None:
     """Bytes that a load reads along the vectorized loop; None if that is not known."""
     vector = facts.kernel.vector.loop
     size = None if vector is None else size_of(vector).as_int
-    return None if size is None else size * facts.kernel.body[access].dtype.itemsize
+    return None if size is None else size * facts.itemsize(access)
 
 
 def _is_large(facts: Facts, access: int) -> bool:
@@ -68,29 +64,6 @@ def _is_large(facts: Facts, access: int) -> bool:
         check, stride = facts.kernel.body[value_position(symbol)], address.coefficient(symbol)
         if isinstance(check, Scalar) and check.op in INDEX_CHECKS and stride is not None and stride.as_int is not None:
             size = facts.kernel.body[check.args[1]]
-            if isinstance(size, Const) and size.value * stride.as_int * _itemsize(facts, access) < TABLE_BYTES:
+            if isinstance(size, Const) and size.value * stride.as_int * facts.itemsize(access) < TABLE_BYTES:
                 return False
     return True
-
-
-def _itemsize(facts: Facts, access: int) -> int:
-    return facts.kernel.body[access].dtype.itemsize
-
-
-def find_rows(values: Values, level: int) -> None:
-    """Write where the loads that the loop of a level decides read some points on: `ahead` and the load's position."""
-    facts, writer = values.facts, values.writer
-    for access, ahead in sorted(values.ahead.items()):
-        if ahead.loop is None or facts.depth[ahead.loop] != level or facts.kernel.vector.loop is None:
-            continue
-        name, size = values.symbol(ahead.loop), values.expr(size_of(ahead.loop))
-        row = facts.address(access).substitute({facts.kernel.vector.loop: ZERO})
-        with writer.block(f"const auto place{access} = [&](const int64_t {name})", "};"):
-            for k in sorted(facts.closure(expr_operands(row))):
-                if facts.level[k] == level:
-                    values.emit(k)
-            writer.line(f"return {values.expr(row)};")
-        listed = facts.kernel.listed is not None and ahead.loop == facts.kernel.outer[0]
-        step = f"std::min<int64_t>({'entry' if listed else name} + {ahead.distance}, ({size}) - 1)"
-        step = f"points[{step}]" if listed else step
-        writer.line(f"const int64_t ahead{access} = place{access}({step});")

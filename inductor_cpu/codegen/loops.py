@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, store_operands
+from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.divided import BOUNDS, Division
 from inductor_cpu.codegen.folds import Folds
-from inductor_cpu.codegen.lookups import find_rows
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
+from inductor_cpu.codegen.tile_moves import TileMoves
 from inductor_cpu.codegen.tiles import goes_in_columns, is_short, stays_in_registers
 from inductor_cpu.codegen.tuning import (
     Choices,
@@ -22,11 +22,12 @@ from inductor_cpu.codegen.tuning import (
     unroll_of,
     vertical_units,
 )
-from inductor_cpu.codegen.values import Values
+from inductor_cpu.codegen.values import TILE_START, Values
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import Sym
+from inductor_cpu.ir.index import ZERO, Sym
 from inductor_cpu.ir.kernel import Phase
 from inductor_cpu.ir.loop_nest import Reduce, Scan
+from inductor_cpu.ir.rewrite import store_operands, value_positions
 
 
 class Loops:
@@ -77,7 +78,7 @@ class Loops:
                 if self._division is not None and level == self.facts.place_level:
                     self._division.ask(stack)
                 self._define(k for k in needed if self.facts.level[k] <= level)
-                find_rows(self.values, level)
+                self._find_rows(level)
             if self.facts.tile is not None:
                 self._tile(needed)
                 return
@@ -106,6 +107,25 @@ class Loops:
         for k in sorted(set(positions) - self._written):
             self.values.emit(k)
             self._written.add(k)
+
+    def _find_rows(self, level: int) -> None:
+        """Write where loads of rows of tables that the loop of a level decides read some points on (`lookups.py`):
+        `ahead` and the load's position."""
+        values, kernel = self.values, self.kernel
+        for access, ahead in sorted(values.ahead.items()):
+            if ahead.loop is None or self.facts.depth[ahead.loop] != level or self.vector is None:
+                continue
+            name, size = values.symbol(ahead.loop), values.expr(size_of(ahead.loop))
+            row = self.facts.address(access).substitute({self.vector: ZERO})
+            with self.writer.block(f"const auto place{access} = [&](const int64_t {name})", "};"):
+                for k in sorted(self.facts.closure(value_positions((row,)))):
+                    if self.facts.level[k] == level:
+                        values.emit(k)
+                self.writer.line(f"return {values.expr(row)};")
+            listed = kernel.listed is not None and ahead.loop == kernel.outer[0]
+            step = f"std::min<int64_t>({'entry' if listed else name} + {ahead.distance}, ({size}) - 1)"
+            step = f"points[{step}]" if listed else step
+            self.writer.line(f"const int64_t ahead{access} = place{access}({step});")
 
     def _write_pieces(self, stack: ExitStack) -> None:
         """The innermost loop, once for each piece."""
@@ -160,8 +180,7 @@ class Loops:
 
     def _define_threads(self) -> None:
         work = self.values.expr(total_work(self.kernel))
-        limit = "" if self.choices.threads is None else f", {self.choices.threads}"
-        self.writer.line(f"const int threads = icpu::threads_for({work}, {self.choices.grain}{limit});")
+        self.writer.line(f"const int threads = {self.choices.threads_for(work)};")
 
     def _by_lanes(self, loop: Sym) -> bool:
         """Whether a loop advances by vectors, or by tiles."""
@@ -243,7 +262,7 @@ class Loops:
         name = self.values.symbol(loop)
         end = self.values.expr(size_of(loop)) if end is None else end
         if loop != self.vector and self._by_lanes(loop):
-            start = self.values.tile_name("start")
+            start = self.values.symbol(TILE_START)
             head = f"for (int64_t {start} = {begin}; {start} < {end}; {start} += {self._pace(loop)})"
             with self.writer.block(head):
                 self._tile_bounds(None, end)
@@ -275,27 +294,32 @@ class Loops:
     def _tile_bounds(self, start: str | None, end: str) -> None:
         """Where the tile starts and ends in its own loop."""
         assert self.facts.tile is not None
-        name, pace = self.values.tile_name("start"), self._pace(self.facts.tile.loop)
+        name, pace = self.values.symbol(TILE_START), self._pace(self.facts.tile.loop)
         if start is not None:
             self.writer.line(f"const int64_t {name} = {start};")
-        self.writer.line(f"const int64_t {self.values.tile_name('end')} = std::min<int64_t>({name} + {pace}, {end});")
+        self.writer.line(f"const int64_t {self._tile_end()} = std::min<int64_t>({name} + {pace}, {end});")
+
+    def _tile_end(self) -> str:
+        assert self.facts.tile is not None
+        return f"{self.values.symbol(self.facts.tile.loop)}_end"
 
     def _tile(self, needed: frozenset[int]) -> None:
         """The body over the points of a tile."""
         assert self.facts.tile is not None
-        name, start, end = (self.values.symbol(self.facts.tile.loop), *map(self.values.tile_name, ("start", "end")))
+        name, start = map(self.values.symbol, (self.facts.tile.loop, TILE_START))
+        moves = TileMoves(self.facts.tile, self.values)
         unrolled = str(stays_in_registers(self.kernel, self.facts.tile, needed)).lower()
-        rooms = "".join(f", {room}" for room in self.values.open_rooms())
+        rooms = "".join(f", {room}" for room in moves.open_rooms())
         kind = f"{unrolled}, icpu::kShortTile" if self._short else unrolled
-        head = f"icpu::with_tile<{kind}>({start}, {end}, lanes, [&](const auto tile_rows) ICPU_INLINE"
+        head = f"icpu::with_tile<{kind}>({start}, {self._tile_end()}, lanes, [&](const auto tile_rows) ICPU_INLINE"
         with self.writer.block(head, f"}}{rooms});"):
-            self.values.open_tiles()
+            moves.load()
             with self.writer.block("tile_rows.each([&](const int64_t in_tile) ICPU_INLINE", "});"):
                 self.writer.line(f"const int64_t {name} = {start} + in_tile;")
                 self._define(needed)
                 for number in range(len(self.kernel.stores)):
                     self.values.store(number)
-            self.values.close_tiles()
+            moves.store()
 
     # -- phases ------------------------------------------------------------------------------------------------------
     def _phase(self, number: int, phase: Phase) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 
+from inductor_cpu.codegen.unrolled import without_loop
 from inductor_cpu.ir.index import Expr, Sym, const, divide_exact
 from inductor_cpu.ir.kernel import Kernel, VectorPlan
 from inductor_cpu.ir.loop_nest import Instr, Load, Store
@@ -28,14 +29,11 @@ def as_pairs(kernel: Kernel) -> Kernel:
     pair = PAIR[kernel.args[0].dtype.itemsize]
     body = tuple(_paired(instr, loop, pair) for instr in kernel.body)
     stores = tuple(replace(store, index=(_halved(store.index[0], loop),)) for store in kernel.stores)
-    shared = kernel.outer.index(loop) < kernel.parallel
     return replace(
-        kernel,
+        without_loop(kernel, loop),
         args=tuple(replace(arg, dtype=pair) for arg in kernel.args),
-        outer=tuple(other for other in kernel.outer if other != loop),
         body=body,
         stores=stores,
-        parallel=kernel.parallel - shared,
         vector=_plan(kernel.vector, body, stores),
     )
 

@@ -269,7 +269,7 @@ class _PlanBuilder:
         kept |= set(self.program.constants)
         last: dict[str, int] = {}
         for number, step in enumerate(self.schedule.steps):
-            for name in buffers_of(step):
+            for name in sorted(buffers_of(step)):
                 last[name] = number
         table: dict[int, list[str]] = {}
         for name, number in last.items():

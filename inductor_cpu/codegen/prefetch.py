@@ -20,12 +20,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inductor_cpu.codegen import lookups
-from inductor_cpu.codegen.analysis import Facts, store_operands
+from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.tiles import Tile, goes_in_columns, is_long
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.kernel import Product
-from inductor_cpu.ir.loop_nest import Load, Reduce, Scalar, Store
+from inductor_cpu.ir.kernel import LINE_BYTES, Product
+from inductor_cpu.ir.loop_nest import Reduce, Scalar
 from inductor_cpu.ir.ops import OPS
+from inductor_cpu.ir.rewrite import store_operands
 
 #: How far ahead an access asks for memory: several times what is on its way at a time.
 AHEAD_BYTES = 2048
@@ -50,8 +51,6 @@ FAR_BYTES = 16 << 10
 
 #: Rows of results of products that lie in pages of their own.
 LONG_ROW_BYTES = 4 << 10
-
-LINE_BYTES = 64
 
 #: Fewer steps than so many times the distance leave too much that is asked for beyond the end.
 LEAST_STEPS = 4
@@ -111,7 +110,7 @@ def _next_panel(facts: Facts, product: Product) -> dict[int, Ahead]:
         address, distance = facts.address(access), _stride(facts.address(access), product.panel)
         if not distance or address.coefficient(rows) == 0 or not _is_plain(facts, access):
             continue
-        itemsize = _itemsize(facts, access)
+        itemsize = facts.itemsize(access)
         much = points is None or points * itemsize >= STREAM_BYTES
         long = row is None or row * itemsize >= LONG_ROW_BYTES
         if much and long and facts.load_access(access) == "contiguous":
@@ -140,7 +139,7 @@ def _beside_tiles(facts: Facts, tile: Tile, runs: bool) -> dict[int, Ahead]:
             continue
         if not runs and not tile.has(access) and _fills_lines(facts, access):
             continue
-        near = TILE_AHEAD_BYTES // _itemsize(facts, access)
+        near = TILE_AHEAD_BYTES // facts.itemsize(access)
         found[access] = Ahead(near if stride == 1 else stride * facts.kernel.vector.lanes)
     return found
 
@@ -164,13 +163,7 @@ def _further_on(facts: Facts, tile: Tile) -> dict[int, Ahead]:
 
 def _fills_lines(facts: Facts, access: int) -> bool:
     """Whether a vector has whole cache lines of an access."""
-    return facts.kernel.vector.lanes * _itemsize(facts, access) >= LINE_BYTES
-
-
-def _itemsize(facts: Facts, access: int) -> int:
-    if access < 0:
-        return facts.kernel.body[facts.kernel.stores[-1 - access].value].dtype.itemsize
-    return facts.kernel.body[access].dtype.itemsize
+    return facts.kernel.vector.lanes * facts.itemsize(access) >= LINE_BYTES
 
 
 def _streams(facts: Facts, access: int) -> bool:
@@ -183,8 +176,7 @@ def _streams(facts: Facts, access: int) -> bool:
 
 def _is_plain(facts: Facts, access: int) -> bool:
     """Whether it depends on loops only where an access goes, and that it goes there."""
-    instr = facts.kernel.body[access] if access >= 0 else facts.kernel.stores[-1 - access]
-    assert isinstance(instr, (Load, Store))
+    instr = facts.instruction(access)
     read = instr.mask is None or (facts.tile is not None and access in facts.tile.rooms)
     return read and not any(symbol.kind == "value" for symbol in facts.address(access).symbols)
 
@@ -193,7 +185,7 @@ def _is_much(facts: Facts, access: int) -> bool:
     address = facts.address(access)
     loops = (*facts.kernel.outer, *facts.kernel.inner)
     touched = _points(loop for loop in loops if address.coefficient(loop) != 0)
-    return touched is None or touched * _itemsize(facts, access) >= STREAM_BYTES
+    return touched is None or touched * facts.itemsize(access) >= STREAM_BYTES
 
 
 def _passes(facts: Facts) -> list[frozenset[int]]:
@@ -239,14 +231,14 @@ def _row_bytes(facts: Facts, access: int, units: int) -> float:
     """What an access reads in one pass over the inner loops."""
     points = _points(facts.kernel.inner)
     block = units * facts.kernel.vector.lanes if _by_results(facts) else 1
-    return math.inf if points is None else points * block * _itemsize(facts, access)
+    return math.inf if points is None else points * block * facts.itemsize(access)
 
 
 def _distance(facts: Facts, access: int, units: int, runs: bool) -> int | None:
     """Some AHEAD_BYTES on the way of the loops: along a run of neighbours, if these are asked for, or as many runs
     on."""
     kernel = facts.kernel
-    address, itemsize, vector = facts.address(access), _itemsize(facts, access), kernel.vector.loop
+    address, itemsize, vector = facts.address(access), facts.itemsize(access), kernel.vector.loop
     assert vector is not None
     run = units * kernel.vector.lanes if _by_results(facts) else _size(vector)
     gaps = False  # between what the loops inside touch

@@ -44,7 +44,7 @@ def emit_product(
     *batch, rows, depth = (values.expr(size) for size in product.a.sizes)
     view = product.a if isinstance(product.a, View) else product.a.image
     b = values.address(product.b, product.columns * 0)
-    threads = "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
+    threads = choices.most_threads
     if bounds is not None:
         rows, threads = f"{bounds[1]} - {bounds[0]}", "1"
     writer.line(f"const {ELEMENT[micro.dtype]}* const a = {values.address(view.buffer, view.offset)};")

@@ -39,10 +39,9 @@ def generate_ranking(node: Ranking, buffers: Mapping[str, Buffer], choices: Choi
             writer.line(f"{kind}* const {name} = {place};")
             pointer += buffer is not None
         writer.line(f"const {element}* const x = static_cast<const {element}*>(buffers[{pointer}]) + sizes[3];")
-        threads = "omp_get_max_threads()" if choices.threads is None else str(choices.threads)
         passes = "sizes[2] + 4" if node.kind == "top" else "sizes[1]"
         writer.line(f"const int64_t work = sizes[1] * ({passes}) / 4;")
-        ints = f"sizes[0], sizes[1], sizes[2], work, {choices.grain}, {threads}"
+        ints = f"sizes[0], sizes[1], sizes[2], work, {choices.grain}, {choices.most_threads}"
         writer.line(f"{_SPACE}::rank_rows<{order}>(x, values, indices, {ints});")
         writer.line("return 0;")
     return named(writer.text(), f"icpu_{node.name}")

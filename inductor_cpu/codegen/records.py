@@ -13,10 +13,11 @@ from dataclasses import replace
 import torch
 
 from inductor_cpu.codegen.analysis import size_of
+from inductor_cpu.codegen.unrolled import Unrolled, without_loop
 from inductor_cpu.ir.index import Sym, const
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Load, Store
-from inductor_cpu.ir.rewrite import Copier, Editor, store_operands
+from inductor_cpu.ir.rewrite import store_operands
 
 #: Values of a record that registers are sorted for.
 SIZES = range(2, 5)
@@ -50,25 +51,14 @@ def _may_be_places(loop: Sym, kernel: Kernel) -> bool:
 
 def _unrolled(kernel: Kernel, loop: Sym) -> Kernel:
     """The same kernel with all points of a loop in its body."""
-    editor, points = Editor(), size_of(loop).as_int or 0
+    points = size_of(loop).as_int or 0
+    unrolled = Unrolled(kernel, [{loop: const(place)} for place in range(points)])
     roots = [k for store in kernel.stores for k in store_operands(store)]
-    access, lanewise, stores = dict[int, str](), set[int](), list[Store]()
-    for place in range(points):
-        copier = Copier(editor, kernel.body, {loop: const(place)})
+    for copier in unrolled.copiers:
         copier.run(roots)
-        copies = {**copier.values, **{-1 - n: -1 - n - len(stores) for n in range(len(kernel.stores))}}
-        access.update({copies[k]: kind for k, kind in kernel.vector.access if k in copies})
-        lanewise.update(copies[k] for k in kernel.vector.lanewise if k in copies)
-        stores.extend(map(copier.store, kernel.stores))
-    return replace(
-        kernel,
-        outer=tuple(other for other in kernel.outer if other != loop),
-        body=tuple(editor.instructions),
-        stores=tuple(stores),
-        work=kernel.work * points,
-        parallel=kernel.parallel - (kernel.outer.index(loop) < kernel.parallel),
-        vector=replace(kernel.vector, access=tuple(access.items()), lanewise=tuple(sorted(lanewise))),
-    )
+        for number in range(len(kernel.stores)):
+            unrolled.store(number, copier)
+    return replace(without_loop(unrolled.kernel(), loop), work=kernel.work * points)
 
 
 def _is_of_a_record(store: Store, kernel: Kernel, size: int) -> bool:

@@ -36,7 +36,8 @@ def _std(names: str) -> dict[str, Row]:
     return {name: Row(float=f"std::{name}({{0}})") for name in names.split()}
 
 
-def _icpu(names: str) -> dict[str, Row]:
+def calls(names: str) -> dict[str, Row]:
+    """Rows of functions of floats in the namespace icpu."""
     return {name: Row(float=f"icpu::{name}({{0}})") for name in names.split()}
 
 
@@ -60,7 +61,7 @@ SCALAR: dict[str, Row] = {
     "relu": Row(float="icpu::relu({0})", int="icpu::relu({0})"),
     **_std("floor ceil trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh"),
     **_std("asinh acosh atanh erf erfc lgamma isnan isinf"),
-    **_icpu("rsqrt erfinv digamma i0 sigmoid signbit"),
+    **calls("rsqrt erfinv digamma i0 sigmoid signbit"),
     "gelu": Row(low="icpu::gelu({0})"),
     "gelu_tanh": Row(low="icpu::gelu_tanh({0})"),
     "silu": Row(low="icpu::silu({0})"),

@@ -11,11 +11,12 @@ from dataclasses import replace
 from itertools import product
 
 from inductor_cpu.codegen.analysis import size_of
+from inductor_cpu.codegen.unrolled import Unrolled
 from inductor_cpu.ir.index import Expr, Sym, const
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.loop_nest import Const, Instr, Reduce, Scan, Store
-from inductor_cpu.ir.ops import accepts, identity
-from inductor_cpu.ir.rewrite import Copier, Editor, store_operands
+from inductor_cpu.ir.loop_nest import Instr, Reduce, Scan
+from inductor_cpu.ir.ops import accepts
+from inductor_cpu.ir.rewrite import Copier, Editor, start_of
 
 #: The op that adds a point to a fold.
 FOLDS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
@@ -36,32 +37,17 @@ def as_straight(kernel: Kernel) -> Kernel:
         return kernel
     if len(kernel.body) * len(places) > MOST_VALUES or not all(_may_be_straight(kernel, i) for i in kernel.body):
         return kernel
-    editor = Editor()
-    copiers = [Copier(editor, kernel.body, place) for place in places]
+    unrolled = Unrolled(kernel, places)
     for position, instruction in enumerate(kernel.body):
         if isinstance(instruction, Reduce):
-            total = _fold(editor, instruction, copiers)
-            for copier in copiers:
+            total = _fold(unrolled.editor, instruction, unrolled.copiers)
+            for copier in unrolled.copiers:
                 copier.values[position] = total
-    access, lanewise, stores = dict[int, str](), set[int](), list[Store]()
     for number, store in enumerate(kernel.stores):
         once = store.index[0].symbols.isdisjoint(kernel.inner)
-        for copier in copiers[:1] if once else copiers:
-            copier.run(store_operands(store))
-            access[-1 - len(stores)] = dict(kernel.vector.access)[-1 - number]
-            stores.append(copier.store(store))
-    for copier in copiers:
-        access.update({copier.values[k]: kind for k, kind in kernel.vector.access if k in copier.values})
-        lanewise.update(copier.values[k] for k in kernel.vector.lanewise if k in copier.values)
-    return replace(
-        kernel,
-        inner=(),
-        body=tuple(editor.instructions),
-        stores=tuple(stores),
-        phases=(),
-        kept=(),
-        vector=replace(kernel.vector, access=tuple(access.items()), lanewise=tuple(sorted(lanewise))),
-    )
+        for copier in unrolled.copiers[:1] if once else unrolled.copiers:
+            unrolled.store(number, copier)
+    return replace(unrolled.kernel(), inner=(), phases=(), kept=())
 
 
 def _places(inner: tuple[Sym, ...]) -> list[Mapping[Sym, Expr]]:
@@ -86,8 +72,7 @@ def _may_be_straight(kernel: Kernel, instruction: Instr) -> bool:
 
 def _fold(editor: Editor, reduce: Reduce, copiers: list[Copier]) -> int:
     """A fold of all points, in their order, from the value with which loops begin: 0 makes a sum of -0.0 be 0.0."""
-    start = identity(reduce.kind, reduce.dtype)
-    total = editor.emit(Const(float(start) if reduce.dtype.is_floating_point else start, reduce.dtype))
+    total = editor.emit(start_of(reduce.kind, reduce.dtype))
     for copier in copiers:
         copier.run([reduce.arg])
         total = editor.scalar(FOLDS[reduce.kind], (total, copier.values[reduce.arg]), reduce.dtype)

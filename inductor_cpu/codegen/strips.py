@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inductor_cpu.codegen.analysis import STAGE, Facts, size_of, value_position
+from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.kernel import DEFAULT, check_kernel, comment, headers
 from inductor_cpu.codegen.loops import Loops
@@ -19,7 +19,7 @@ from inductor_cpu.ir.index import as_expr
 from inductor_cpu.ir.kernel import Kernel, KernelArg, Listed, Strips
 from inductor_cpu.ir.loop_nest import Load
 from inductor_cpu.ir.plan import KernelSource
-from inductor_cpu.ir.rewrite import may_fail
+from inductor_cpu.ir.rewrite import may_fail, value_position
 from inductor_cpu.targets.cpu import Target
 
 #: Slots of a thread's memory for what lives within a piece; rows of kernels have the first ones.
@@ -40,7 +40,6 @@ def generate_strips(strips: Strips, target: Target, choices: Choices = DEFAULT) 
     kernels = [as_bits(replace(kernel, parallel=0)) for kernel in strips.kernels]
     for kernel in kernels:
         comment(kernel, target, writer)
-    limit = "" if choices.threads is None else f", {choices.threads}"
     work = sum((total_work(kernel) for kernel in strips.kernels), as_expr(0)).as_int
     pieces = -(-strips.units // strips.piece)
     fails = any(may_fail(kernel.body, i) for kernel in kernels for i in kernel.body)
@@ -50,7 +49,7 @@ def generate_strips(strips: Strips, target: Target, choices: Choices = DEFAULT) 
         for number, kernel in enumerate(kernels):
             if kernel.listed is not None:
                 _list_points(strips, number, kernel, kernel.listed, writer, choices)
-        writer.line(f"const int threads = icpu::threads_for({work}, {choices.grain}{limit});")
+        writer.line(f"const int threads = {choices.threads_for(str(work))};")
         head = f"{_shared(strips, pieces)}, threads, [&](const int64_t first, const int64_t last)"
         with writer.block(head, "});"):
             _declare_local(strips, kernels, writer)

@@ -9,7 +9,7 @@ import torch
 
 from inductor_cpu.codegen.analysis import Facts, size_of
 from inductor_cpu.codegen.around import MOST_KEPT
-from inductor_cpu.ir.index import Expr, Sym, const, product
+from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import Kernel, Phase
 from inductor_cpu.ir.loop_nest import Const, Load, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
@@ -53,17 +53,23 @@ class Choices:
     runs: bool = True
     tiles_kept: int | None = None
 
+    @property
+    def most_threads(self) -> str:
+        """The most threads of a kernel, as C++."""
+        return "omp_get_max_threads()" if self.threads is None else str(self.threads)
+
+    def threads_for(self, work: str) -> str:
+        """The threads that some work, an int64_t, pays for, as C++."""
+        limit = "" if self.threads is None else f", {self.threads}"
+        return f"icpu::threads_for({work}, {self.grain}{limit})"
+
 
 def total_work(kernel: Kernel) -> Expr:
     """Rough cost of the whole kernel, in adds."""
-    work = kernel.work if isinstance(kernel.work, Expr) else const(kernel.work)
     if kernel.product is not None:
         rows, depth = kernel.product.a.sizes
-        return (work + depth) * rows * kernel.product.columns
-    if not isinstance(kernel.work, Expr):
-        symbolic = [size_of(s) for s in kernel.inner if size_of(s).as_int is None]
-        work = work * product(symbolic)
-    return work * product(size_of(s) for s in kernel.outer)
+        return (kernel.work + depth) * rows * kernel.product.columns
+    return kernel.work * product(size_of(s) for s in kernel.outer)
 
 
 def _extent(sizes: list[Expr]) -> int | None:
@@ -112,11 +118,6 @@ def _is_light(facts: Facts) -> bool:
     return not wide and all(OPS[instr.op].cost < HEAVY for instr in inside if isinstance(instr, Scalar))
 
 
-def _itemsize(facts: Facts, access: int) -> int:
-    kernel = facts.kernel
-    return kernel.body[access if access >= 0 else kernel.stores[-1 - access].value].dtype.itemsize
-
-
 _SIMPLE = ("contiguous", "uniform", "periodic", "ordered")
 
 
@@ -149,7 +150,7 @@ def _filling_units(facts: Facts, accesses: Iterable[int], values: Iterable[int])
     assert vector is not None
     if not all(facts.load_access(a) in _SIMPLE and not needs_alignment(facts, a, vector) for a in accesses):
         return 1
-    narrowest = min((_itemsize(facts, a) for a in accesses if facts.load_access(a) == "contiguous"), default=4)
+    narrowest = min((facts.itemsize(a) for a in accesses if facts.load_access(a) == "contiguous"), default=4)
     widest = max((kernel.body[k].dtype.itemsize for k in values if facts.varying[k]), default=4)
     units = min(4 // min(narrowest, 4), 16 // max(widest, 4))
     size = None if vector.size is None else vector.size.as_int

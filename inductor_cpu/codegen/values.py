@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 
 from inductor_cpu.codegen.address import VectorIndex, scalar_text
-from inductor_cpu.codegen.analysis import STAGE, Facts, value_position
+from inductor_cpu.codegen.analysis import STAGE, Facts
 from inductor_cpu.codegen.around import stores_around
 from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, SCALAR, literal
 from inductor_cpu.codegen.prefetch import plan_ahead
@@ -21,14 +21,16 @@ from inductor_cpu.codegen.tuning import Choices, pointwise_units, vertical_units
 from inductor_cpu.codegen.vector import BOUNDS, LEAVES_RANGE
 from inductor_cpu.codegen.vector import VECTOR as VECTOR_OPS
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import Expr, Sym, of
+from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import SHORT_STRIDES, Product
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Load, Scalar, Store
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.ops import INDEX_CHECKS
-from inductor_cpu.ir.rewrite import may_fail
+from inductor_cpu.ir.rewrite import may_fail, value_position
 
 _NO_SYMBOL = Sym("none", "loop")
+
+#: The first point of a tile, in its loop.
+TILE_START = Sym("tile", "loop")
 
 
 class Values:
@@ -52,9 +54,8 @@ class Values:
         self._records = {min(record): record for record in records(facts.kernel)}
         self._in_record = {number for record in self._records.values() for number in record} - self._records.keys()
         self.phase: int | None = None  # the one that is being written
-        self._tile_start = Sym("tile", "loop")
         if facts.tile is not None:
-            self._symbols[self._tile_start] = self.tile_name("start")
+            self._symbols[TILE_START] = f"{self.symbol(facts.tile.loop)}_start"
         self._vector_index = VectorIndex(
             self.symbol,
             self.kernel.vector.loop or _NO_SYMBOL,
@@ -150,62 +151,16 @@ class Values:
         short = self._vector_index.text_by_32_bits(expr) if self.kernel.vector.lanes == 8 else None
         return short or self._vector_index.text(expr)
 
+    def stride(self, expr: Expr) -> Expr | None:
+        """The distance between neighbouring lanes of an address; None if there is no such."""
+        return self._vector_index.stride(expr)
+
     def offsets(self, expr: Expr) -> tuple[str, str]:
         """(offset of lane 0 or "0", offsets of the lanes relative to it) of an address that differs between lanes."""
-        stride = self._vector_index.stride(expr)
+        stride = self.stride(expr)
         if stride is not None and not self._vector_index.by_lane(expr):
             return self.expr(expr), f"lanes.iota(0, {self.expr(stride)})"
         return "0", self.lanes_index(expr)
-
-    # -- tiles -------------------------------------------------------------------------------------------------------
-    def tile_name(self, suffix: str) -> str:
-        """A name that belongs to the tile's loop."""
-        return "" if self.facts.tile is None else f"{self.symbol(self.facts.tile.loop)}_{suffix}"
-
-    def _tile_move(self, kind: str, access: int, tile: str) -> None:
-        """Write the load or the store of a whole tile, and the request for the next one. The stride is that of the
-        lanes."""
-        assert self.facts.tile is not None
-        instr = self.kernel.body[access] if access >= 0 else self.kernel.stores[-1 - access]
-        assert isinstance(instr, (Load, Store))
-        stride = self._vector_index.stride(instr.index[0])
-        if stride is None:
-            raise InternalError(STAGE, f"{self.kernel.label}: no stride in {instr.index[0]}")
-        start = instr.index[0].substitute({self.facts.tile.loop: of(self._tile_start)})
-        place, step = self.address(instr.buffer, start), self.expr(stride)
-        if access in self.ahead:
-            function = "fetch_tile" if access >= 0 else "fetch_tile_to_write"
-            there = self.expr(start + self.ahead[access].distance)
-            self.writer.line(f"icpu::{function}({self.pointer(instr.buffer)}, {there}, {step}, lanes);")
-        room = f", room_v{access}" if access in self.facts.tile.rooms else ""
-        self.writer.line(f"icpu::{kind}_tile({place}, {step}, tile_rows, lanes{room}, {tile});")
-
-    def open_rooms(self) -> list[str]:
-        """Define how much of the tiles of masked loads is read; returns the names."""
-        assert self.facts.tile is not None
-        start, names = {self.facts.tile.loop: of(self._tile_start)}, []
-        for k, room in sorted(self.facts.tile.rooms.items()):
-            sizes = ", ".join(self.expr(points.substitute(start)) for points in (room.rows, room.lanes))
-            self.writer.line(f"const icpu::Room room_v{k}{{{sizes}}};")
-            names.append(f"room_v{k}")
-        return names
-
-    def open_tiles(self) -> None:
-        """Declare the tiles and fill those that are loaded."""
-        tile = self.facts.tile
-        assert tile is not None
-        named = [(f"tile_v{k}", self.kernel.body[k].dtype) for k in sorted(tile.loads)]
-        named += [(f"tile_s{n}", self.kernel.body[self.kernel.stores[n].value].dtype) for n in sorted(tile.stores)]
-        for name, dtype in named:
-            self.writer.line(f"alignas(64) {LANE[dtype]} {name}[icpu::kLanes * icpu::kLanes];")
-        for k in sorted(tile.loads):
-            self._tile_move("load", k, f"tile_v{k}")
-
-    def close_tiles(self) -> None:
-        """Write the tiles that are stored."""
-        assert self.facts.tile is not None
-        for n in sorted(self.facts.tile.stores):
-            self._tile_move("store", -1 - n, f"tile_s{n}")
 
     # -- short tables ------------------------------------------------------------------------------------------------
     def open_periods(self) -> None:
@@ -256,7 +211,7 @@ class Values:
 
     def _far_load(self, load: Load, extra: str) -> str:
         """A load whose lanes are no neighbours. extra: its mask and fill, where the mask differs between lanes."""
-        stride = self._vector_index.stride(load.index[0])
+        stride = self.stride(load.index[0])
         if stride is not None and stride.as_int in SHORT_STRIDES:
             return f"icpu::load_strided<{stride}>({self.address(load.buffer, load.index[0])}, lanes{extra})"
         base, lanes = self.offsets(load.index[0])
@@ -293,7 +248,7 @@ class Values:
             yes, no = (self.operand(k, vector=True) for k in instr.args[1:])
             text = f"{self.operand(instr.args[0], vector=False)} ? {yes} : {no}"
         else:
-            text = self._vector_text(position, instr, dtype)
+            text = self._vector_text(instr, dtype)
         return self._rounded(position, text, vector=vector)
 
     def _rounded(self, position: int, text: str, *, vector: bool) -> str:
@@ -313,7 +268,7 @@ class Values:
     @cached_property
     def _divisors(self) -> frozenset[int]:
         """Values that divide many of bf16: their reciprocals give the same quotients (`Divisor` in low_math.h).
-        Reductions are defined by the loops, not by `define`."""
+        A reduction that is a divisor itself, as a maximum may be, is not among them."""
         body, varying = self.kernel.body, self.facts.varying
         found = (i.args[1] for k, i in enumerate(body) if isinstance(i, Scalar) and i.op == "div" and varying[k])
         bf16 = (k for k in found if body[k].dtype == torch.bfloat16 and not varying[k])
@@ -327,8 +282,8 @@ class Values:
             inverse = f"icpu::Divisor({literal(divisor.value, divisor.dtype)})"
         return f"icpu::quotient({self.operand(a, vector=True)}, {inverse})"
 
-    def _vector_text(self, position: int, instr: Scalar, dtype: torch.dtype) -> str:
-        if instr.op == "div" and instr.args[1] in self._divisors and position not in self.kernel.vector.lanewise:
+    def _vector_text(self, instr: Scalar, dtype: torch.dtype) -> str:
+        if instr.op == "div" and instr.args[1] in self._divisors:
             return self._quotient(instr.args)
         row = VECTOR_OPS.get(instr.op)
         template = row.template(dtype) if row else None
@@ -336,7 +291,7 @@ class Values:
         if instr.op in BOUNDS and dtype.is_floating_point and any(map(self._is_number, numbers)):
             template, numbers = BOUNDS[instr.op], tuple(sorted(numbers, key=self._is_number))
         args = [self.operand(k, vector=True) for k in numbers]
-        if template is None or (position in self.kernel.vector.lanewise and instr.op not in ("where", *INDEX_CHECKS)):
+        if template is None:
             return self._lane_by_lane(instr, dtype, args)
         text = template.replace("{T}", SCALAR[dtype]).replace("{E}", ELEMENT[dtype]).replace("{lanes}", "lanes")
         for number, arg in enumerate(args):

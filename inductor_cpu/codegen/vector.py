@@ -7,11 +7,7 @@ the ops in `LEAVES_RANGE`.
 
 from __future__ import annotations
 
-from inductor_cpu.codegen.scalar import Row
-
-
-def _call(names: str) -> dict[str, Row]:
-    return {name: Row(float=f"icpu::{name}({{0}})") for name in names.split()}
+from inductor_cpu.codegen.scalar import Row, calls
 
 
 def _call2(names: str) -> dict[str, Row]:
@@ -28,10 +24,10 @@ VECTOR: dict[str, Row] = {
     "abs": Row(float="icpu::abs({0})", int="icpu::abs({0})"),
     "sign": Row(float="icpu::sign({0})", int="icpu::sign({0})"),
     "relu": Row(float="icpu::relu({0})", int="icpu::relu({0})"),
-    **_call(
+    **calls(
         "floor ceil trunc sqrt rsqrt reciprocal low_exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan"
     ),
-    **_call("sinh cosh asinh acosh atanh erf erfc lgamma isnan isinf signbit"),
+    **calls("sinh cosh asinh acosh atanh erf erfc lgamma isnan isinf signbit"),
     "exp": Row(float="icpu::exp({0})", low="icpu::low_exp({0})"),
     "tanh": Row(float="icpu::tanh({0})", low="icpu::low_tanh({0})"),
     "sigmoid": Row(float="icpu::sigmoid({0})", low="icpu::low_sigmoid<{E}>({0})"),

@@ -6,6 +6,7 @@ relu(convolution(x, w, b) + other)         ->  _convolution_pointwise.binary(x, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from inductor_cpu.graph.edit import (
     typical_size,
     view_again,
 )
-from inductor_cpu.graph.post_ops import PostOp, binary_post_op, unary_post_op
+from inductor_cpu.graph.post_ops import PostOp, binary_post_op, fuse_binaries, unary_post_op
 from inductor_cpu.graph.products import (
     ConvolutionKernelChoice,
     make_channels_last,
@@ -213,16 +214,10 @@ def _over_two_dimensions(graph: fx.Graph, conv: fx.Node) -> fx.Node:
 # -- operations with another tensor ----------------------------------------------------------------------------------
 def fuse_conv_binaries(gm: fx.GraphModule) -> int:
     """Let packed convolutions without a post-op take an operation with another tensor, and a relu after it."""
-    order = {node: k for k, node in enumerate(gm.graph.nodes)}
-    count = 0
-    for node in list(gm.graph.nodes):
-        if binary_post_op(node) is not None:
-            count += _fuse_binary(gm.graph, node, order)
-    gm.graph.eliminate_dead_code()
-    return count
+    return fuse_binaries(gm, _fuse_binary)
 
 
-def _fuse_binary(graph: fx.Graph, node: fx.Node, order: dict[fx.Node, int]) -> bool:
+def _fuse_binary(graph: fx.Graph, node: fx.Node, order: Mapping[fx.Node, int]) -> bool:
     name = binary_post_op(node)
     first = args_of(node)[:1] if name == "sub" else args_of(node)
     candidates = [(conv, n) for n in first if (conv := _takes_binary(n, node)) is not None]

@@ -18,8 +18,19 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_cpu.graph.edit import RESHAPES, TRANSPOSES, add, args_of, aten, fake, is_call, order_of_dims, view_again
-from inductor_cpu.graph.linear import PRODUCTS, operands
+from inductor_cpu.graph.edit import (
+    RESHAPES,
+    TRANSPOSES,
+    add,
+    args_of,
+    aten,
+    fake,
+    is_call,
+    order_of_dims,
+    product_operands,
+    view_again,
+)
+from inductor_cpu.graph.linear import PRODUCTS
 from inductor_cpu.graph.products import MicroKernelChoice
 from inductor_cpu.graph.quantized import choose, int_product
 
@@ -52,7 +63,7 @@ def multiply_as_integers(gm: fx.GraphModule, weights: frozenset[fx.Node], micro_
     """Replace linears of dequantized values with products of integers; returns how many."""
     count = 0
     for node in [node for node in gm.graph.nodes if is_call(node, PRODUCTS) and node not in weights]:
-        bias, x, weight = operands(node)
+        bias, x, weight = product_operands(node)
         sizes = (*fake(node).shape, *fake(weight).shape)
         if node.kwargs or weight not in weights or any(isinstance(s, int) and s == 0 for s in sizes):
             continue

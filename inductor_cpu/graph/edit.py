@@ -157,7 +157,13 @@ def to_channels_last(graph: fx.Graph, x: fx.Node) -> fx.Node:
 def typical_size(value: torch.Tensor) -> list[int]:
     """An input size to choose a weight's layout for: without one, oneDNN chooses layouts that it then changes at every
     call."""
-    return [s if isinstance(s, int) else int(s.node.hint or 1) for s in value.shape]
+    return [s if isinstance(s, int) else hint_of(s) or 1 for s in value.shape]
+
+
+def product_operands(product: fx.Node) -> tuple[Any, fx.Node, fx.Node]:
+    """(bias or None, x, weight) of a matrix product."""
+    bias, x, weight = args_of(product) if product.target is aten.addmm.default else (None, *args_of(product))
+    return bias, x, weight
 
 
 # -- strides -----------------------------------------------------------------------------------------------------------
@@ -229,9 +235,14 @@ def copy_as_before(graph: fx.Graph, node: fx.Node, source: fx.Node) -> fx.Node:
     return copy_with_strides(graph, node, source, source.meta["value_before"].stride())
 
 
+def hint_of(number: Any) -> int | None:
+    """A size or stride at this compile; None for one that depends on data. Asking sets no guard."""
+    return number.node.hint if isinstance(number, torch.SymInt) else number
+
+
 def hints(numbers: Iterable[Any]) -> list[Any]:
-    """Sizes or strides as they are at this compile; None for one that depends on data. Asking them sets no guards."""
-    return [n if isinstance(n, int) else n.node.hint for n in numbers]
+    """Sizes or strides at this compile, None for those that depend on data."""
+    return [hint_of(n) for n in numbers]
 
 
 def copy_with_strides(graph: fx.Graph, node: fx.Node, source: fx.Node, strides: Sequence[Any]) -> fx.Node:

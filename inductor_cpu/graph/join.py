@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_cpu.graph.edit import add, fake, is_call
-from inductor_cpu.graph.linear import PRODUCTS, operands, refusal, transposed
+from inductor_cpu.graph.edit import add, fake, is_call, product_operands
+from inductor_cpu.graph.linear import PRODUCTS, refusal, transposed
 from inductor_cpu.graph.post_ops import NONE
 from inductor_cpu.graph.tail import find_tail
 from inductor_cpu.graph.weights import readers
@@ -35,7 +35,7 @@ def join_linears(
     groups: dict[Any, list[fx.Node]] = defaultdict(list)
     for node in gm.graph.nodes:
         if is_call(node, PRODUCTS) and node not in weights and refusal(node, weights) is None:
-            bias, x, weight = operands(node)
+            bias, x, weight = product_operands(node)
             groups[x, bias is None, fake(weight).shape[0]].append(node)
     slices: list[tuple[fx.Node, torch.Tensor]] = []
     notes: list[str] = []
@@ -54,14 +54,14 @@ def join_linears(
 
 
 def _why_not(group: list[fx.Node], weights: frozenset[fx.Node]) -> str | None:
-    size = sum(_bytes(operands(node)[2]) for node in group)
+    size = sum(_bytes(product_operands(node)[2]) for node in group)
     if size > MAX_BYTES:
         return f"the joined weight would have {size} bytes, more than {MAX_BYTES}"
     if all(find_tail(node).post is not NONE for node in group):
         return "each has an activation of its own to fuse"
-    if any(len(readers(operands(node)[2], weights)) != 1 for node in group):
+    if any(len(readers(product_operands(node)[2], weights)) != 1 for node in group):
         return "a weight is also used elsewhere, and would be kept twice"
-    if any(bias is not None and bias not in weights for bias, _, _ in map(operands, group)):
+    if any(bias is not None and bias not in weights for bias, _, _ in map(product_operands, group)):
         return "a bias is not static"
     return None
 
@@ -73,15 +73,15 @@ def _bytes(weight: fx.Node) -> int:
 
 def _join(graph: fx.Graph, group: list[fx.Node]) -> list[tuple[fx.Node, torch.Tensor]]:
     first = group[0]
-    bias, x, _ = operands(first)
+    bias, x, _ = product_operands(first)
     slices: list[tuple[fx.Node, torch.Tensor]] = []
     with graph.inserting_before(first):
-        by_rows = [transposed(graph, operands(node)[2]) for node in group]
+        by_rows = [transposed(graph, product_operands(node)[2]) for node in group]
         weight = add(graph, aten.permute.default, add(graph, aten.cat.default, by_rows), [1, 0])
         if bias is None:
             whole = add(graph, aten.mm.default, x, weight)
         else:
-            biases = add(graph, aten.cat.default, [operands(node)[0] for node in group])
+            biases = add(graph, aten.cat.default, [product_operands(node)[0] for node in group])
             whole = add(graph, aten.addmm.default, biases, x, weight)
         start = 0
         for node in group:

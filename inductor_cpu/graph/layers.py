@@ -21,6 +21,7 @@ from inductor_cpu.graph.edit import (
     is_call,
     is_cast_of_bytes,
     order_of_dims,
+    product_operands,
     view_again,
 )
 from inductor_cpu.ir.ops import LOW_PRECISION
@@ -63,7 +64,7 @@ def _plain_layer(node: Any, weights: Collection[fx.Node]) -> Layer | None:
         weight, bias = args_of(node)[1:3]
         channels, dim = fake(node).shape[1], 1
     elif is_call(node, _LINEARS):
-        bias, _, weight = args_of(node) if node.target is aten.addmm.default else (None, *args_of(node))
+        bias, _, weight = product_operands(node)
         channels, dim = fake(node).shape[1], 1
         if bias is not None and tuple(fake(bias).shape) != (channels,):
             return None
@@ -113,7 +114,7 @@ def _new_layer(graph: fx.Graph, layer: Layer, scale: Any, shift: Any, center: An
         weight = _scaled(graph, old, scale, _conv_shape(fake(old), bool(rest[3]), rest[5]))
         bias = _shifted(graph, bias, scale, shift, center, layer.channels, old)
         return add(graph, node.target, x, weight, bias, *rest, value=value)
-    bias, x, old = args_of(node) if node.target is aten.addmm.default else (None, *args_of(node))
+    bias, x, old = product_operands(node)
     weight = _scaled(graph, old, scale, ([-1], list(fake(old).shape)))
     bias = _shifted(graph, bias, scale, shift, center, layer.channels, old)
     if bias is None:

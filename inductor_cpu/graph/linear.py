@@ -10,7 +10,7 @@ view(linear(x)) + other                    ->  view(_linear_pointwise.binary(x, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -30,9 +30,10 @@ from inductor_cpu.graph.edit import (
     is_cast_of_bytes,
     only_user,
     order_of_dims,
+    product_operands,
     view_again,
 )
-from inductor_cpu.graph.post_ops import binary_post_op
+from inductor_cpu.graph.post_ops import binary_post_op, fuse_binaries
 from inductor_cpu.graph.products import MicroKernelChoice, use_micro_kernel
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason, read_otherwise
@@ -42,12 +43,6 @@ aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
 
 PRODUCTS = (aten.addmm.default, aten.mm.default)
-
-
-def operands(product: fx.Node) -> tuple[Any, fx.Node, fx.Node]:
-    """(bias or None, x, weight) of a matrix product."""
-    bias, x, weight = args_of(product) if product.target is aten.addmm.default else (None, *args_of(product))
-    return bias, x, weight
 
 
 #: (rows, inner size, columns, each None when unknown, dtype) -> why a linear should not be packed, None when it should.
@@ -66,7 +61,7 @@ def pack_linears(
     count = 0
     refused: list[Refusal] = []
     products = [node for node in gm.graph.nodes if is_call(node, PRODUCTS) and node not in weights]
-    kept = {node: read_otherwise(operands(node)[2], weights, PRODUCTS) if once else None for node in products}
+    kept = {node: read_otherwise(product_operands(node)[2], weights, PRODUCTS) if once else None for node in products}
     for node in products:
         reason = refusal(node, weights) or kept[node]
         own = _choose(node, micro_kernel) if reason is None else None
@@ -89,7 +84,7 @@ def pack_linears(
 
 def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
     """Why the static weight of a matrix product cannot be packed; None when it can."""
-    weight = operands(product)[2]
+    weight = product_operands(product)[2]
     if weight not in weights:
         return "its weight is not static"
     if any(not isinstance(size, int) for size in fake(weight).shape):
@@ -100,7 +95,7 @@ def refusal(product: fx.Node, weights: frozenset[fx.Node]) -> str | None:
 
 def why_not_a_linear(product: fx.Node) -> str | None:
     """Why a matrix product is no linear layer of floats; None when it is one."""
-    bias, x, weight = operands(product)
+    bias, x, weight = product_operands(product)
     value, kernel = fake(x), fake(weight)
     if product.kwargs:
         return "it scales its operands (beta, alpha)"
@@ -115,7 +110,7 @@ def why_not_a_linear(product: fx.Node) -> str | None:
 
 def product_shape(product: fx.Node) -> tuple[int | None, int | None, int | None, torch.dtype]:
     """(rows, inner size, columns, each None when unknown, dtype)."""
-    _, x, weight = operands(product)
+    _, x, weight = product_operands(product)
     rows, inner, columns = (known(size) for size in (fake(x).shape[0], *fake(weight).shape))
     return rows, inner, columns, fake(x).dtype
 
@@ -128,17 +123,17 @@ def known(size: int | torch.SymInt) -> int | None:
 def _choose(product: fx.Node, micro_kernel: MicroKernelChoice) -> str | None:
     """The micro kernel for a product, one that reads bytes if the weight is a cast of bytes, or `BY_LOOPS`."""
     shape = product_shape(product)
-    if is_cast_of_bytes(operands(product)[2]) and (own := micro_kernel(*shape, torch.int8)) is not None:
+    if is_cast_of_bytes(product_operands(product)[2]) and (own := micro_kernel(*shape, torch.int8)) is not None:
         return own
-    return micro_kernel(*shape, shape[-1]) if growth_reason(operands(product)[2]) is None else None
+    return micro_kernel(*shape, shape[-1]) if growth_reason(product_operands(product)[2]) is None else None
 
 
 def _why_not_onednn(product: fx.Node) -> str | None:
-    return unsupported_dtype(fake(product).dtype, "linear") or growth_reason(operands(product)[2])
+    return unsupported_dtype(fake(product).dtype, "linear") or growth_reason(product_operands(product)[2])
 
 
 def _use_micro_kernel(graph: fx.Graph, product: fx.Node, name: str) -> None:
-    bias, x, weight = operands(product)
+    bias, x, weight = product_operands(product)
     with graph.inserting_before(product):
         if MICRO_KERNELS[name].weight == torch.int8:
             weight = bytes_of(graph, weight)
@@ -151,7 +146,7 @@ def _is_row(bias: Any, columns: int | torch.SymInt, dtype: torch.dtype) -> bool:
 
 
 def _pack(graph: fx.Graph, product: fx.Node) -> None:
-    bias, x, weight = operands(product)
+    bias, x, weight = product_operands(product)
     tail = find_tail(product)
     with graph.inserting_before(product):
         by_rows = transposed(graph, weight)
@@ -174,16 +169,10 @@ def transposed(graph: fx.Graph, weight: fx.Node) -> fx.Node:
 # -- operations with another tensor ----------------------------------------------------------------------------------
 def fuse_linear_binaries(gm: fx.GraphModule) -> int:
     """Let packed linears without a post-op take an operation with another tensor, also through views."""
-    order = {node: k for k, node in enumerate(gm.graph.nodes)}
-    count = 0
-    for node in list(gm.graph.nodes):
-        if binary_post_op(node) is not None:
-            count += _fuse_binary(gm.graph, node, order)
-    gm.graph.eliminate_dead_code()
-    return count
+    return fuse_binaries(gm, _fuse_binary)
 
 
-def _fuse_binary(graph: fx.Graph, node: fx.Node, order: dict[fx.Node, int]) -> bool:
+def _fuse_binary(graph: fx.Graph, node: fx.Node, order: Mapping[fx.Node, int]) -> bool:
     name = binary_post_op(node)
     pairs = []
     for value, other in (args_of(node), args_of(node)[::-1])[: 1 if name == "sub" else 2]:

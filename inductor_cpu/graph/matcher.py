@@ -83,7 +83,7 @@ def _combine(kind: Kind, left: Pattern, right: Operand) -> Pattern:
     return Pattern(kind, tuple(parts), number)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Match:
     """What x is, and the nodes of the formula."""
 

@@ -11,18 +11,13 @@ from torch._dispatch.python import no_python_dispatcher
 from torch._prims_common import suggest_memory_format
 from torch.utils._python_dispatch import _disable_current_modes
 
-from inductor_cpu.graph.edit import MASKS, aten
+from inductor_cpu.graph.edit import MASKS, aten, hint_of
 from inductor_cpu.ir.ops import LOW_PRECISION
 
 Tensor = torch.Tensor
 
 #: Which dimension is the outermost, the next, ... in memory.
 Order = Sequence[int]
-
-
-def hint_of(number: Any) -> int | None:
-    """A size or stride at this compile; None for one that depends on data. Asking sets no guard."""
-    return number.node.hint if isinstance(number, torch.SymInt) else number
 
 
 def hints_of(numbers: Sequence[Any]) -> list[int]:

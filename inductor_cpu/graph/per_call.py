@@ -20,8 +20,8 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from inductor_cpu.graph.by_loops import multiply_by_loops
-from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number, size_of
-from inductor_cpu.graph.linear import PRODUCTS, known, operands, product_shape, transposed, why_not_a_linear
+from inductor_cpu.graph.edit import add, args_of, aten, fake, is_call, is_number, product_operands, size_of
+from inductor_cpu.graph.linear import PRODUCTS, known, product_shape, transposed, why_not_a_linear
 from inductor_cpu.graph.products import MicroKernelChoice, pack, use_micro_kernel
 from inductor_cpu.graph.weights import growth_reason, read_otherwise
 from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
@@ -53,7 +53,7 @@ def pack_per_call(
                 count += _pack_batch(gm.graph, node, per_call)
             elif is_call(node, _BATCHES) and _may_keep(args_of(node)[-1], weights, once):
                 count += _pack_batch(gm.graph, node, _of_linears(static, per_call))
-            elif is_call(node, PRODUCTS) and operands(node)[2] not in weights:
+            elif is_call(node, PRODUCTS) and product_operands(node)[2] not in weights:
                 count += _pack(gm.graph, node, per_call)
     gm.graph.eliminate_dead_code()
     return count
@@ -78,9 +78,9 @@ def _may_keep(weight: fx.Node, weights: frozenset[fx.Node], once: bool) -> bool:
 
 
 def _pack(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> bool:
-    if why_not_a_linear(product) is not None or not _has_sizes(operands(product)[2]):
+    if why_not_a_linear(product) is not None or not _has_sizes(product_operands(product)[2]):
         return False
-    bias, x, weight = operands(product)
+    bias, x, weight = product_operands(product)
     name = choice(*product_shape(product), 1, _lies_transposed(weight))
     if name is None:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,16 @@ def binary_post_op(node: fx.Node) -> str | None:
     if node.op != "call_function" or node.kwargs or len(node.args) != 2:
         return None
     return BINARY.get(node.target) if all(isinstance(a, fx.Node) for a in node.args) else None
+
+
+def fuse_binaries(gm: fx.GraphModule, fuse: Callable[[fx.Graph, fx.Node, Mapping[fx.Node, int]], bool]) -> int:
+    """Let packed calls take operations of two tensors; returns how many do. fuse: tries it with one operation, given
+    the places of all nodes in the graph."""
+    order = {node: k for k, node in enumerate(gm.graph.nodes)}
+    binaries = [node for node in gm.graph.nodes if binary_post_op(node) is not None]
+    count = sum(fuse(gm.graph, node, order) for node in binaries)
+    gm.graph.eliminate_dead_code()
+    return count
 
 
 def unary_post_op(node: fx.Node | None) -> PostOp | None:

@@ -32,7 +32,7 @@ class Hidden:
     shape: tuple[Any, ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Scores:
     """What goes into a softmax: q @ k * scale + masks, each mask with the shape that it has there, or with some
     hidden."""

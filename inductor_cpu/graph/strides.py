@@ -16,9 +16,9 @@ from torch._dispatch.python import no_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from inductor_cpu.graph.edit import StrideSpreader, args_of, aten, copy_as_before, fake
+from inductor_cpu.graph.edit import StrideSpreader, args_of, aten, copy_as_before, fake, hint_of
 from inductor_cpu.graph.fake_strides import laid_out
-from inductor_cpu.graph.orders import Order, hint_of, hints_of, meta_of, order_of
+from inductor_cpu.graph.orders import Order, hints_of, meta_of, order_of
 
 
 def correct_strides(gm: fx.GraphModule, free: Container[int] | None = None) -> int:

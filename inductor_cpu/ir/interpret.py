@@ -85,12 +85,7 @@ class _Run:
         if name not in self.layout:
             sizes, strides = self.ints(buffer.sizes), self.ints(buffer.strides)
             self.layout[name] = (sizes, strides)
-            if buffer.alias_of is not None:
-                self.provide(buffer.alias_of)
-                base = self.tensors[buffer.alias_of]
-                start = base.storage_offset() + (buffer.offset.evaluate(self.symbols) if buffer.offset else 0)
-                self.tensors[name] = torch.as_strided(base.detach(), sizes, strides, start)
-            elif name not in self.tensors:
+            if name not in self.tensors:
                 self.tensors[name] = _poison(torch.empty_strided(sizes, strides, dtype=buffer.dtype))
         return buffer
 

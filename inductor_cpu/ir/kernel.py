@@ -38,6 +38,9 @@ class Phase:
 #: Distances of a few elements: loads of them read all that lies between, and sort it out in registers.
 SHORT_STRIDES = range(2, 9)
 
+#: Bytes of a cache line.
+LINE_BYTES = 64
+
 
 @dataclass(frozen=True)
 class VectorPlan:
@@ -47,12 +50,11 @@ class VectorPlan:
     AVX-512, 8 for AVX2, for every dtype: wider types use several registers).
     access: for each Load position and for each store number (as -1 - number), one of "uniform" (same address in
     all lanes), "contiguous", "strided" (constant stride), "gather" (any address).
-    lanewise: positions of ops that run lane by lane inside vector code. reasons: why scalar, or why lane by lane."""
+    reasons: why scalar."""
 
     loop: Sym | None
     lanes: int
     access: tuple[tuple[int, str], ...] = ()
-    lanewise: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
 
     @property
@@ -138,13 +140,13 @@ class Listed:
 class Kernel:
     """One generated function. outer, inner: loop symbols with sizes, outermost first, a loop's size may be symbolic.
 
-    parallel: how many of the outer loops threads share (0: serial). work: rough cost of all the work of one point of
-    the outer loops, in adds (with the inner points when their number is static). kept: positions of inner-level values
-    stored in a local row by the first phase that computes them and read back by later phases (only when the product of
-    the inner sizes is constant). sizes: the size symbols it reads, in the order of its int arguments. product: the
-    matrix product that it computes, its loops being the epilogue. across: the innermost outer loop, if threads share
-    ranges of it, each for all points of the others. divided: how threads divide a scatter, with no loop to share.
-    listed: of a scatter that runs in turns, where the rows that it writes take the place of its outermost loop."""
+    parallel: how many of the outer loops threads share (0: serial). work: rough cost of one point of the outer loops
+    with all its inner points, in adds. kept: positions of inner-level values stored in a local row by the first phase
+    that computes them and read back by later phases (only when the product of the inner sizes is constant). sizes: the
+    size symbols it reads, in the order of its int arguments. product: the matrix product that it computes, its loops
+    being the epilogue. across: the innermost outer loop, if threads share ranges of it, each for all points of the
+    others. divided: how threads divide a scatter, with no loop to share. listed: of a scatter that runs in turns, where
+    the rows that it writes take the place of its outermost loop."""
 
     label: str
     args: tuple[KernelArg, ...]
@@ -156,7 +158,7 @@ class Kernel:
     phases: tuple[Phase, ...]
     kept: tuple[int, ...]
     parallel: int
-    work: int | Expr
+    work: Expr
     vector: VectorPlan
     origins: tuple[str, ...] = ()
     product: Product | None = None

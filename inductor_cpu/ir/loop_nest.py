@@ -22,19 +22,16 @@ from inductor_cpu.ir.index import Expr, Sym, as_expr
 @dataclass(frozen=True)
 class Buffer:
     """Memory with a logical shape. kind: "input" (of the graph), "constant" (a tensor of the graph), "temp", "output",
-    "accumulator" (of a Gemm or of an Attention).
+    "extern" (what a call returns), "accumulator" (of a Gemm or of an Attention).
 
-    sizes, strides: in elements; offset is 0: an input's storage offset is in its data pointer. A temp or an output is
-    non-overlapping and dense. `alias_of`: this buffer is a strided view of another buffer's memory (same dtype), at
-    `offset` elements from its start."""
+    sizes, strides: in elements, from the start of the buffer: an input's storage offset is in its data pointer. A temp
+    or an output is non-overlapping and dense."""
 
     name: str
     dtype: torch.dtype
     sizes: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     kind: str
-    alias_of: str | None = None
-    offset: Expr | None = None
 
     @property
     def extent(self) -> Expr:

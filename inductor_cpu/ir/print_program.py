@@ -186,9 +186,8 @@ def _also(origins: Sequence[str]) -> str:
 
 @show.register
 def _(value: Buffer) -> str:
-    place = "" if value.alias_of is None else f" = {value.alias_of} + {value.offset}"
     shape = f"[{list_of(value.sizes)}; {list_of(value.strides)}]"
-    return f"{value.kind} {value.name}: {dtype_name(value.dtype)}{shape}{place}"
+    return f"{value.kind} {value.name}: {dtype_name(value.dtype)}{shape}"
 
 
 @show.register
@@ -276,8 +275,7 @@ def _vector(kernel: Kernel) -> list[str]:
     if plan.loop is None:
         return [f"  scalar{why}"]
     access = ", ".join(f"{f'%{at}' if at >= 0 else f'store {-1 - at}'} {kind}" for at, kind in plan.access)
-    lanewise = f"; lane by lane {', '.join(f'%{position}' for position in plan.lanewise)}" if plan.lanewise else ""
-    return [f"  vector {plan.loop} x {plan.lanes}: {access}{lanewise}{why}"]
+    return [f"  vector {plan.loop} x {plan.lanes}: {access}{why}"]
 
 
 @show.register

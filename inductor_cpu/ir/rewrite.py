@@ -9,7 +9,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, of, value_symbol
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
-from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
+from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS, identity
 
 
 class Editor:
@@ -152,6 +152,31 @@ def loop_symbols(instruction: Instr) -> frozenset[Sym]:
     else:
         return frozenset()
     return frozenset(symbol for symbol in found if symbol.kind == "loop")
+
+
+def loops_read(body: Sequence[Instr], folded: Iterable[Sym]) -> tuple[frozenset[Sym], ...]:
+    """The loop symbols that each value depends on, also by way of others. A reduction does not depend on the loops that
+    are folded, a scan on all of them."""
+    found: list[frozenset[Sym]] = []
+    inner = frozenset(folded)
+    for instruction in body:
+        reads = loop_symbols(instruction).union(*(found[k] for k in operands(instruction)))
+        if isinstance(instruction, Reduce):
+            reads -= inner
+        found.append(reads | inner if isinstance(instruction, Scan) else reads)
+    return tuple(found)
+
+
+def depends(body: Sequence[Instr], loops: Iterable[Sym], folded: Iterable[Sym]) -> list[bool]:
+    """For each value, whether it depends on one of the loops."""
+    wanted = frozenset(loops)
+    return [not reads.isdisjoint(wanted) for reads in loops_read(body, folded)]
+
+
+def start_of(kind: str, dtype: torch.dtype) -> Const:
+    """The value with which a fold begins."""
+    value = identity(kind, dtype)
+    return Const(float(value) if dtype.is_floating_point else value, dtype)
 
 
 def may_fail(body: Sequence[Instr], instruction: Instr) -> bool:

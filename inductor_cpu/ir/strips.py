@@ -9,8 +9,9 @@ from inductor_cpu.ir.index import ZERO, Expr, Sym, const, is_nonnegative, loop_v
 from inductor_cpu.ir.kernel import Kernel, Listed, Product, Strips
 from inductor_cpu.ir.loop_nest import Load, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
-from inductor_cpu.ir.rewrite import loop_symbols, needed_by, value_position
+from inductor_cpu.ir.rewrite import loops_read, value_position
 from inductor_cpu.ir.scatter import is_divisible, is_place
+from inductor_cpu.ir.verify_body import SCHEDULE
 
 
 def points_of(kernel: Kernel) -> int | None:
@@ -50,8 +51,7 @@ def can_be_listed(kernel: Kernel, listed: Listed) -> bool:
         return False
     if not is_divisible(kernel.body, kernel.stores) or not is_place(of(listed.row), kernel.stores[0].index[0]):
         return False
-    points, known = kernel.outer[0], needed_by(kernel.body, [value_position(listed.row)])
-    loops = {loop for k in known for loop in loop_symbols(kernel.body[k])}
+    points, loops = kernel.outer[0], loops_read(kernel.body, ())[value_position(listed.row)]
     counted = listed.rows is not None and points.size is not None and points.size.as_int is not None
     return counted and loops == {points} and kernel.vector.loop != points
 
@@ -91,16 +91,16 @@ def _of_operand(product: Product, row: Sym) -> Expr | None:
     return product.a.offset + of(row) * product.a.strides[0] + of(depth) * product.a.strides[1]
 
 
-def verify_strips(strips: Strips, stage: str = "schedule") -> None:
-    """Raise InternalError(stage, ...) if units of the kernels are not as the strips say, or not independent."""
+def verify_strips(strips: Strips) -> None:
+    """Raise InternalError if units of the kernels are not as the strips say, or not independent."""
     kernels = strips.kernels
     for kernel in kernels:
         if kernel.listed is not None and not can_be_listed(kernel, kernel.listed):
-            raise InternalError(stage, f"the points of {kernel.label} cannot be listed by {kernel.listed.row}")
+            raise InternalError(SCHEDULE, f"the points of {kernel.label} cannot be listed by {kernel.listed.row}")
     for kernel, share in zip(kernels, strips.shares, strict=True):
         independent = kernel.parallel > 0 or kernel.product is not None or kernel.listed is not None
         if not independent or points_of(kernel) != strips.units * share:
-            raise InternalError(stage, f"{kernel.label} does not have {strips.units} units of {share} points")
+            raise InternalError(SCHEDULE, f"{kernel.label} does not have {strips.units} units of {share} points")
     local = dict(strips.local)
     for name in {arg.buffer for kernel in kernels for arg in kernel.args}:
         users = [(k, n) for k, n in zip(kernels, strips.shares, strict=True) if name in {a.buffer for a in k.args}]
@@ -109,4 +109,4 @@ def verify_strips(strips: Strips, stage: str = "schedule") -> None:
             continue
         spans = {unit_span(kernel, share, name) for kernel, share in users}
         if len(spans) != 1 or None in spans or (name in local and spans != {local[name]}):
-            raise InternalError(stage, f"{strips.label}: units of {name} are not apart")
+            raise InternalError(SCHEDULE, f"{strips.label}: units of {name} are not apart")

@@ -24,15 +24,16 @@ from inductor_cpu.ir.nodes import (
     Templated,
     leaves,
 )
-from inductor_cpu.ir.rewrite import needed_by, store_operands
+from inductor_cpu.ir.rewrite import depends, needed_by, store_operands
 from inductor_cpu.ir.scatter import is_divisible, is_place, is_sum, keeps_apart
 from inductor_cpu.ir.verify_body import (
+    LOWER,
+    SCHEDULE,
     Checker,
     Scope,
     check_body,
     check_expr,
     check_stores,
-    depends,
     store_depends,
 )
 
@@ -40,17 +41,17 @@ ACCESS_KINDS = ("uniform", "contiguous", "strided", "gather")
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
-def verify_program(program: Program, stage: str = "lower") -> None:
-    """Raise InternalError(stage, ...) if the program is not well formed."""
-    _ProgramCheck(program, stage).run()
+def verify_program(program: Program) -> None:
+    """Raise InternalError if the program is not well formed."""
+    _ProgramCheck(program).run()
 
 
 class _ProgramCheck:
     """Walks nodes in order; knows which buffers are written and which size symbols have values so far."""
 
-    def __init__(self, program: Program, stage: str) -> None:
-        self.program, self.stage = program, stage
-        self.check = Checker(stage, program.name)
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.check = Checker(LOWER, program.name)
         self.written: set[str] = set()
         self.filled: dict[str, str] = {}
         self.sizes: set[Sym] = {spec.symbol for spec in program.inputs if spec.symbol is not None}
@@ -79,20 +80,17 @@ class _ProgramCheck:
                 self.nest(node)
         scope = Scope(frozenset(), self.sizes, self.lookup)
         for number, result in enumerate(self.program.results):
-            check = Checker(self.stage, f"result {number}")
+            check = Checker(LOWER, f"result {number}")
             if isinstance(result, View):
                 self.view(check, result)
             elif isinstance(result, Expr):
                 check_expr(check, result, scope)
 
     def declaration(self, buffer: Buffer) -> None:
-        check = Checker(self.stage, f"buffer {buffer.name}")
+        check = Checker(LOWER, f"buffer {buffer.name}")
         check.require(len(buffer.sizes) == len(buffer.strides), "sizes and strides differ in number")
         if buffer.kind == "constant":
             check.require(buffer.name in self.program.constants, "the constant has no value")
-        if buffer.alias_of is not None:
-            base = self.program.buffer_table.get(buffer.alias_of)
-            check.require(base is not None and base.dtype == buffer.dtype, f"it aliases {buffer.alias_of}")
 
     def provide(self, name: str) -> None:
         """The buffer has a value from here on, and so have the size symbols that are bound to it."""
@@ -104,15 +102,12 @@ class _ProgramCheck:
         return None if buffer is None else (buffer.dtype, len(buffer.sizes))
 
     def read(self, check: Checker, name: str) -> None:
-        buffer = self.program.buffer_table.get(name)
-        if buffer is None:
-            check.fail(f"buffer {name} does not exist")
-        family = {name, buffer.alias_of} | {b.name for b in self.program.buffers if b.alias_of == name}
-        check.require(not self.written.isdisjoint(family), f"{name} is read before it is written")
+        check.require(name in self.program.buffer_table, f"buffer {name} does not exist")
+        check.require(name in self.written, f"{name} is read before it is written")
 
     # -- nests -------------------------------------------------------------------------------------------------------
     def nest(self, nest: LoopNest) -> None:
-        check = Checker(self.stage, nest.name)
+        check = Checker(LOWER, nest.name)
         loops = (*nest.dims, *nest.reduce_dims)
         check.require(len({loop.name for loop in loops}) == len(loops), "two loops have one name")
         scope = Scope(frozenset(loops), self.sizes, self.lookup)
@@ -125,7 +120,7 @@ class _ProgramCheck:
                 self.read(check, instr.buffer)
         inner = depends(nest.body, nest.reduce_dims, nest.reduce_dims) if nest.reduce_dims else []
         for number, store in enumerate(nest.stores):
-            at = Checker(self.stage, f"{nest.name}, store {number}")
+            at = Checker(LOWER, f"{nest.name}, store {number}")
             if inner and not any(isinstance(instr, Scan) for instr in nest.body):
                 at.require(not store_depends(store, inner, nest.reduce_dims), "it depends on a reduction loop")
             self.write(at, nest, store)
@@ -149,7 +144,7 @@ class _ProgramCheck:
 
     # -- extern calls ------------------------------------------------------------------------------------------------
     def extern(self, node: Extern) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         scope = Scope(frozenset(), self.sizes, self.lookup)
         for value in leaves((node.args, node.kwargs)):
             if isinstance(value, View):
@@ -172,7 +167,7 @@ class _ProgramCheck:
 
     # -- matrix products ---------------------------------------------------------------------------------------------
     def gemm(self, node: Gemm) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         view = node.a if isinstance(node.a, View) else node.a.image
         self.view(check, view)
         self.read(check, node.b)
@@ -194,7 +189,7 @@ class _ProgramCheck:
 
     # -- attention ---------------------------------------------------------------------------------------------------
     def attention(self, node: Attention) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         self.rows(check, node, node.operands)
         for view in node.lists:
             self.view(check, view)
@@ -205,7 +200,7 @@ class _ProgramCheck:
         self.rows_of_results(check, (node.out,))
 
     def attention_backward(self, node: AttentionBackward) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         self.rows(check, node, [view for view in node.operands if view is not node.log_sums])
         self.view(check, node.log_sums)
         rows = node.q.sizes[:3]
@@ -255,7 +250,7 @@ class _ProgramCheck:
 
     # -- topk and sort -----------------------------------------------------------------------------------------------
     def ranking(self, node: Ranking) -> None:
-        check = Checker(self.stage, node.name)
+        check = Checker(LOWER, node.name)
         check.require(node.kind in ("top", "sorted"), f"there is no order {node.kind!r}")
         self.view(check, node.x)
         for d, (size, stride) in enumerate(zip(node.x.sizes, node.x.strides, strict=True)):
@@ -298,9 +293,9 @@ def _covers(store: Store, nest: LoopNest, buffer: Buffer) -> bool:
 
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
-def verify_kernel(kernel: Kernel, stage: str = "schedule") -> None:
-    """Raise InternalError(stage, ...) if the kernel is not well formed."""
-    check = Checker(stage, kernel.label)
+def verify_kernel(kernel: Kernel) -> None:
+    """Raise InternalError if the kernel is not well formed."""
+    check = Checker(SCHEDULE, kernel.label)
     loops = (*kernel.outer, *kernel.inner)
     check.require(len({loop.name for loop in loops}) == len(loops), "two loops have one name")
     args = {arg.buffer: arg for arg in kernel.args}
@@ -392,8 +387,6 @@ def _check_vector(check: Checker, kernel: Kernel) -> None:
     wanted |= {-1 - number for number in range(len(kernel.stores))}
     check.require(access.keys() <= wanted, f"{sorted(access.keys() - wanted)} are no loads or stores")
     check.require(wanted <= access.keys(), f"loads or stores {sorted(wanted - access.keys())} have no access kind")
-    for position in plan.lanewise:
-        check.require(0 <= position < len(kernel.body), f"lanewise %{position} does not exist")
     varies = depends(kernel.body, (plan.loop,), kernel.inner)
     for position, kind in plan.access:
         at = Checker(check.stage, f"{check.where}, access {position}")

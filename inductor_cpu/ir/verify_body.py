@@ -12,7 +12,10 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym, within
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
 from inductor_cpu.ir.ops import FLOAT8, LOOP_DTYPES, LOW_PRECISION, OPS, REDUCTIONS, SCANS, accepts, result_dtype
-from inductor_cpu.ir.rewrite import loop_symbols, operands, store_operands, value_position
+from inductor_cpu.ir.rewrite import operands, store_operands, value_position
+
+#: The stages whose results are verified.
+LOWER, SCHEDULE = "lower", "schedule"
 
 
 @dataclass(frozen=True)
@@ -168,21 +171,6 @@ def _check_reduce(check: Checker, instr: Reduce | Scan, arg: torch.dtype) -> Non
     expected = torch.int64 if kind.startswith("arg") else arg
     if instr.dtype != expected:
         check.fail(f"{kind} of {arg} gives {expected}, not {instr.dtype}")
-
-
-def depends(body: Sequence[Instr], loops: Collection[Sym], folded: Collection[Sym]) -> list[bool]:
-    """For each value, whether it depends on one of the loops; a Reduce ends the dependence, and a Scan depends on the
-    folded loops."""
-    found: list[bool] = []
-    scans = any(loop in folded for loop in loops)
-    for instr in body:
-        own = not isinstance(instr, Reduce) and (
-            (scans and isinstance(instr, Scan))
-            or any(found[k] for k in operands(instr))
-            or any(s in loops for s in loop_symbols(instr))
-        )
-        found.append(own)
-    return found
 
 
 def store_depends(store: Store, values: Sequence[bool], loops: Collection[Sym]) -> bool:

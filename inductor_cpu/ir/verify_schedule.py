@@ -8,27 +8,27 @@ from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.nodes import Extern, Program, leaves
 from inductor_cpu.ir.strips import verify_strips
 from inductor_cpu.ir.verify import verify_kernel
-from inductor_cpu.ir.verify_body import Checker
+from inductor_cpu.ir.verify_body import SCHEDULE, Checker
 
 #: Values given to size symbols when a memory plan is checked (added to the symbol's lower bound).
 _SAMPLE_SIZES = (1, 6, 45)
 
 
-def verify_schedule(schedule: Schedule, stage: str = "schedule") -> None:
-    """Raise InternalError(stage, ...) if a kernel, the order of steps or the memory plan is wrong."""
+def verify_schedule(schedule: Schedule) -> None:
+    """Raise InternalError if a kernel, the order of steps or the memory plan is wrong."""
     program = schedule.program
-    check = Checker(stage, program.name)
+    check = Checker(SCHEDULE, program.name)
     places = dict(schedule.places)
     written = {buffer.name for buffer in program.buffers if buffer.kind in ("input", "constant")}
     lives: dict[str, list[int]] = {}
     for number, step in enumerate(schedule.steps):
         for kernel in kernels_of(step):
-            verify_kernel(kernel, stage)
-            _check_copied(Checker(stage, kernel.label), program, kernel)
+            verify_kernel(kernel)
+            _check_copied(Checker(SCHEDULE, kernel.label), program, kernel)
         if isinstance(step, Strips):
-            verify_strips(step, stage)
+            verify_strips(step)
         reads, writes = step_uses(step)
-        at = Checker(stage, f"step {number} ({step.label if isinstance(step, (Kernel, Strips)) else step.name})")
+        at = Checker(SCHEDULE, f"step {number} ({step.label if isinstance(step, (Kernel, Strips)) else step.name})")
         for name in (*reads, *writes):
             at.require(name in program.buffer_table, f"buffer {name} does not exist")
         own = set(writes) if isinstance(step, (Kernel, Strips)) else set()
@@ -36,12 +36,12 @@ def verify_schedule(schedule: Schedule, stage: str = "schedule") -> None:
             at.require(name in written or name in own, f"{name} is read before it is written")
         written.update(writes)
         for name in (*reads, *writes):
-            lives.setdefault(_memory_of(program, name), []).append(number)
+            lives.setdefault(name, []).append(number)
     for result in program.results:
         if isinstance(result, View):
             check.require(result.buffer in written, f"the result {result.buffer} is never written")
-            name = _memory_of(program, result.buffer)
-            check.require(name not in places, f"the result {name} lives in the arena, which does not outlive the call")
+            inside = result.buffer in places
+            check.require(not inside, f"the result {result.buffer} lives in the arena, which does not outlive the call")
     known = _input_symbols(program)
     for name in lives:
         buffer = program.buffer(name)
@@ -78,11 +78,6 @@ def _check_copied(check: Checker, program: Program, kernel: Kernel) -> None:
     buffer = program.buffer(kernel.stores[0].buffer)
     dense = product(buffer.sizes) == kernel.divided.elements == buffer.extent
     check.require(dense, f"{buffer.name} has not {kernel.divided.elements} elements next to each other")
-
-
-def _memory_of(program: Program, name: str) -> str:
-    base = program.buffer(name).alias_of
-    return name if base is None else _memory_of(program, base)
 
 
 def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]], sample: int) -> None:

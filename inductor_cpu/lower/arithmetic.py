@@ -211,7 +211,7 @@ def lerp(ctx: Lowering, node: fx.Node, start: Any, end: Any, weight: Any) -> Ten
 def _bounded(ctx: Lowering, node: fx.Node, x: Any, low: Any, high: Any) -> TensorValue:
     """min(max(x, low), high), NaN stays NaN; a bound may be None."""
     used = [n for n in (node.args[0], low, high) if n is not None]
-    fakes = [_fake_of(node, n) for n in used]
+    fakes = [_fake_of(n) for n in used]
     dtype = compute_dtype(node, fakes, KIND.DEFAULT)
     given = [value for value in (low, high) if value is not None]
     for value in given:
@@ -231,7 +231,7 @@ def _bounded(ctx: Lowering, node: fx.Node, x: Any, low: Any, high: Any) -> Tenso
     return elementwise(ctx, node, compute, (x, *given), dtype)
 
 
-def _fake_of(node: fx.Node, value: Any) -> Any:
+def _fake_of(value: Any) -> Any:
     """What type promotion needs to know of a lowered argument."""
     if isinstance(value, fx.Node):
         return value

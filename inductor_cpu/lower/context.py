@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ONE, Expr, product, recombine
+from inductor_cpu.ir.index import ONE, Expr, recombine
 from inductor_cpu.ir.loop_nest import Buffer, LoopNest, Store, View
 from inductor_cpu.ir.nodes import Node
 from inductor_cpu.ir.ops import LOOP_DTYPES
@@ -192,9 +192,4 @@ def _stride_hint(fake: torch.Tensor, dim: int) -> int:
     return int(stride)
 
 
-def numel(sizes: Sequence[Expr]) -> Expr:
-    """The number of elements."""
-    return product(sizes)
-
-
-__all__ = ["Lowering", "contiguous_strides", "dense_strides", "meta_of", "numel", "size_expr", "size_exprs"]
+__all__ = ["Lowering", "contiguous_strides", "dense_strides", "meta_of", "size_expr", "size_exprs"]

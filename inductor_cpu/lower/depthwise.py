@@ -12,7 +12,7 @@ from inductor_cpu.ir.index import Expr, as_expr
 from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
-from inductor_cpu.lower.pooling import regular_window
+from inductor_cpu.lower.pooling import regular_window, window_mask
 from inductor_cpu.lower.products import scaled_and_shifted
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
@@ -40,10 +40,7 @@ def depthwise_convolution(
 
     def compute(body: Body, at: tuple[Expr, ...], taps: tuple[Expr, ...]) -> int:
         n, c, *out = at
-        mask: int | None = None
-        for window, o, k in zip(windows, out, taps, strict=True):
-            for condition in window.mask(body, o, k):
-                mask = condition if mask is None else body.op("logical_and", mask, condition)
+        mask = window_mask(body, windows, out, taps)
         position = [window.at(o, k) for window, o, k in zip(windows, out, taps, strict=True)]
         value = body.cast(body.load(x, (n, c, *position), mask), torch.float32)
         total = body.reduce("sum", body.op("mul", value, body.load(weight, (*taps, c))))

@@ -52,17 +52,17 @@ def may_overwrite(node: fx.Node, env: Mapping[fx.Node, Any]) -> bool:
     if len(ends) != 1 or not isinstance(value, TensorValue):
         return False
     operands = [env[other] for other in node.all_input_nodes if other is not given]
-    if any(_holds(operand, value.buffer) for operand in operands):
+    if any(holds(operand, value.buffer) for operand in operands):
         return False
     return not any(
         user is not node and user is not ends[0] and user not in env
         for earlier, held in env.items()
-        if _holds(held, value.buffer)
+        if holds(held, value.buffer)
         for user in earlier.users
     )
 
 
-def _holds(value: Any, buffer: str) -> bool:
+def holds(value: Any, buffer: str) -> bool:
     """Whether a lowered node is, or has in it, a tensor in a buffer."""
     return any(isinstance(leaf, TensorValue) and leaf.buffer == buffer for leaf in pytree.tree_leaves(value))
 

@@ -10,9 +10,9 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr
+from inductor_cpu.ir.index import ZERO, Expr, product
 from inductor_cpu.lower.body import Body
-from inductor_cpu.lower.context import Lowering, numel
+from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.pointwise import aten, operand
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_expr
@@ -179,7 +179,7 @@ def along(
 @rule(aten.take.default)
 def take(ctx: Lowering, node: fx.Node, x: TensorValue, index: TensorValue) -> TensorValue:
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
-        linear = index_at(body, index, at, numel(x.sizes))
+        linear = index_at(body, index, at, product(x.sizes))
         return body.load(x, unflatten(linear, x.sizes) if x.ndim else [])
 
     return ctx.pointwise(node, compute)

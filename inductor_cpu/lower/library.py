@@ -34,6 +34,3 @@ LIBRARY: dict[str, str] = {
     "aten::sym_constrain_range": "a check of sizes at run time",
     "aten::sym_constrain_range_for_size": "a check of sizes at run time",
 }
-
-#: Operators that give an int of a tensor's shape: an index expression, computed without a call.
-SIZES: frozenset[str] = frozenset({"aten::sym_numel", "aten::sym_size", "aten::sym_storage_offset", "aten::sym_stride"})

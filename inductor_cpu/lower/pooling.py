@@ -61,6 +61,15 @@ class Window:
         return as_expr(self.extent) if self.stop is None else self.stop(out) - self.start(out)
 
 
+def window_mask(body: Body, windows: Sequence[Window], outs: Sequence[Expr], ks: Sequence[Expr]) -> int | None:
+    """The condition under which the elements k of windows `outs` all exist; None where they always do."""
+    mask: int | None = None
+    for window, out, k in zip(windows, outs, ks, strict=True):
+        for condition in window.mask(body, out, k):
+            mask = condition if mask is None else body.op("logical_and", mask, condition)
+    return mask
+
+
 def regular_window(size: Expr, outputs: Expr, kernel: int, stride: int, padding: int, dilation: int) -> Window:
     """Windows of a fixed extent at regular distances."""
     last = (outputs - 1) * stride - padding + (kernel - 1) * dilation
@@ -121,10 +130,7 @@ def _pool(
         for d, k in zip(loops, inner, strict=True):
             ks[d] = k
         outs = at[lead:]
-        mask: int | None = None
-        for window, out, k in zip(windows, outs, ks, strict=True):
-            for condition in window.mask(body, out, k):
-                mask = condition if mask is None else body.op("logical_and", mask, condition)
+        mask = window_mask(body, windows, outs, ks)
         position = tuple(window.at(out, k) for window, out, k in zip(windows, outs, ks, strict=True))
         loaded = body.load(x, (*at[:lead], *position), mask, fill)
         value = body.cast(loaded, acc) if element is None else element(body, loaded, ks)

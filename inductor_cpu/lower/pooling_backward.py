@@ -14,7 +14,7 @@ from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ONE, ZERO, Expr, as_expr, is_nonnegative, maximum, minimum, product
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
-from inductor_cpu.lower.pooling import Window, adaptive_window, counted, per_dim, regular_window
+from inductor_cpu.lower.pooling import Window, adaptive_window, counted, per_dim, regular_window, window_mask
 from inductor_cpu.lower.reductions import accumulator, number
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.values import TensorValue
@@ -57,10 +57,7 @@ def _gather(
         ks = [ZERO] * len(holders)
         for d, k in zip(loops, inner, strict=True):
             ks[d] = k
-        mask: int | None = None
-        for window, i, k in zip(holders, at[lead:], ks, strict=True):
-            for condition in window.mask(body, i, k):
-                mask = condition if mask is None else body.op("logical_and", mask, condition)
+        mask = window_mask(body, holders, at[lead:], ks)
         outs = tuple(window.at(i, k) for window, i, k in zip(holders, at[lead:], ks, strict=True))
         value = body.cast(share(body, (*at[:lead], *outs), at, mask), acc)
         return body.reduce("sum", value) if loops else value

@@ -18,17 +18,18 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr, as_expr, product
+from inductor_cpu.ir.index import Expr, as_expr, product
 from inductor_cpu.ir.nodes import Extern
 from inductor_cpu.ir.operators import DRAWN_IN_LOOPS
 from inductor_cpu.lower.body import Body
-from inductor_cpu.lower.context import Lowering, contiguous_strides, dense_strides, meta_of
+from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.extern import RANDOM
 from inductor_cpu.lower.pointwise import KIND, aten, check_constants, compute_dtype, elementwise, operand
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
 from inductor_cpu.lower.terms import Term
 from inductor_cpu.lower.values import TensorValue
+from inductor_cpu.lower.views import flatten
 
 #: Bits of a uniform number: as many as the dtype has digits, as in eager mode.
 _DIGITS = {torch.float32: 24, torch.bfloat16: 8, torch.float16: 11}
@@ -58,7 +59,7 @@ def _bits(ctx: Lowering, node: fx.Node, sizes: Sequence[Expr]) -> Bits:
     whole, count = ctx.whole(seed), product(sizes).as_int
 
     def bits(body: Body, at: Sequence[Expr]) -> tuple[Term, Term]:
-        place = Term(body, body.index(sum((p * s for p, s in zip(at, contiguous_strides(sizes), strict=True)), ZERO)))
+        place = Term(body, body.index(flatten(at, sizes)))
         key, high = (Term(body, body.load(whole, (as_expr(k),))) for k in (0, 1))
         if count is None or count > 1 << 32:
             high = high.op("bitwise_xor", place.op("rshift", 32).cast(torch.int32))

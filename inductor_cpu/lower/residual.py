@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from inductor_cpu.ir.index import ZERO
 from inductor_cpu.ir.nodes import Extern
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.extern import argument, reason_for, same_strides
+from inductor_cpu.lower.in_place import holds
 from inductor_cpu.lower.sizes import stride_exprs
 from inductor_cpu.lower.values import TensorValue
 
@@ -44,16 +44,8 @@ def can_update(ctx: Lowering, node: fx.Node, env: Mapping[fx.Node, Any]) -> bool
     return not any(
         user is not node and user not in env
         for earlier, value in env.items()
-        if _holds(value, other.buffer)
+        if holds(value, other.buffer)
         for user in earlier.users
-    )
-
-
-def _holds(value: Any, buffer: str) -> bool:
-    if isinstance(value, TensorValue):
-        return value.buffer == buffer
-    return isinstance(value, tuple) and any(
-        isinstance(leaf, TensorValue) and leaf.buffer == buffer for leaf in pytree.tree_leaves(value)
     )
 
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from inductor_cpu.ir.index import ONE, ZERO, Expr, Sym, as_expr, loop_var, of, product
 from inductor_cpu.ir.kernel import VectorPlan
 from inductor_cpu.ir.loop_nest import Buffer, Instr, Load, LoopNest, Reduce, Scan, Store
-from inductor_cpu.ir.rewrite import Copier, Editor, needed_by, prune, store_operands
+from inductor_cpu.ir.rewrite import Copier, Editor, depends, needed_by, prune, store_operands
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import merge_loops, substitute_loops
 from inductor_cpu.schedule.group import Group
-from inductor_cpu.schedule.phases import inner_level
 from inductor_cpu.schedule.vectorize import plan_vectors
 
 #: Reductions of which parts can be folded in any order.
@@ -36,7 +35,7 @@ LEAST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Divided:
+class TwoGroups:
     """The two groups, in order, and the buffers between them."""
 
     groups: tuple[Group, Group]
@@ -44,7 +43,7 @@ class Divided:
     note: str
 
 
-def divide_columns(group: Group, lanes: int) -> Divided | None:
+def divide_columns(group: Group, lanes: int) -> TwoGroups | None:
     """A group that folds long columns as two groups; None for any other. lanes: of the target."""
     if group.gemm is not None or not group.inner:
         return None
@@ -63,7 +62,7 @@ def divide_columns(group: Group, lanes: int) -> Divided | None:
     first, parts = _first(body, blocks, vector.loop)
     second = _second(nest, body, blocks, parts)
     note = f"{nest.name} folds {points(rows)} rows at a time, then the results of {points(blocks)} such blocks"
-    return Divided((_group(group, first), _group(group, second)), tuple(parts.values()), note)
+    return TwoGroups((_group(group, first), _group(group, second)), tuple(parts.values()), note)
 
 
 def _folds_once(nest: LoopNest) -> bool:
@@ -77,7 +76,7 @@ def _folds_once(nest: LoopNest) -> bool:
     below = needed_by(nest.body, [nest.body[k].arg for k in folds])  # type: ignore[union-attr]
     if below.intersection(folds) or any(nest.body[k].kind not in KINDS for k in folds):  # type: ignore[union-attr]
         return False
-    level, inner = inner_level(nest.body, nest.reduce_dims), set(nest.reduce_dims)
+    level, inner = depends(nest.body, nest.reduce_dims, nest.reduce_dims), set(nest.reduce_dims)
     return not any(s.index[0].symbols & inner or any(level[k] for k in store_operands(s)) for s in nest.stores)
 
 

@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from inductor_cpu.ir.index import ONE, Expr, Sym, const, maximum, minimum, product
 from inductor_cpu.ir.kernel import Divided, VectorPlan
 from inductor_cpu.ir.loop_nest import Buffer, LoopNest
-from inductor_cpu.ir.rewrite import value_positions
+from inductor_cpu.ir.rewrite import loops_read, value_positions
 from inductor_cpu.ir.scatter import is_divisible, is_sum, keeps_apart, place_of
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.share import PIECE
-from inductor_cpu.schedule.vectorize import varies
 
 #: Most pieces: as many threads have work.
 MOST_PIECES = 16
@@ -87,4 +86,5 @@ def _size(loops: list[Sym] | tuple[Sym, ...]) -> Expr:
 
 
 def _depends(place: Expr, loop: Sym, nest: LoopNest) -> bool:
-    return loop in place.symbols or any(varies(nest.body, k, loop) for k in value_positions((place,)))
+    values, reads = value_positions((place,)), loops_read(nest.body, ())
+    return loop in place.symbols or any(loop in reads[k] for k in values)

@@ -13,8 +13,7 @@ import torch
 
 from inductor_cpu.ir.index import ZERO, Expr, Sym, loop_var, of, recombine
 from inductor_cpu.ir.loop_nest import Buffer, Cast, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
-from inductor_cpu.ir.ops import identity
-from inductor_cpu.ir.rewrite import Copier, Editor, prune
+from inductor_cpu.ir.rewrite import Copier, Editor, prune, start_of
 from inductor_cpu.ir.scatter import is_scatter, reads_what_others_write
 from inductor_cpu.schedule.cost import hint
 
@@ -31,7 +30,7 @@ def _without_empty_loops(nest: LoopNest) -> LoopNest:
     scans = any(isinstance(instruction, Scan) for instruction in nest.body)  # it stores at each point of its own loop
     empty = next((dim for dim in (*nest.dims, *(nest.reduce_dims if scans else ())) if dim.size == 0), None)
     if empty is not None:
-        literals = tuple(_identity("sum", nest.body[store.value].dtype) for store in nest.stores)
+        literals = tuple(start_of("sum", nest.body[store.value].dtype) for store in nest.stores)
         nowhere = tuple(Store(s.buffer, tuple(ZERO for _ in s.index), k, s.mode) for k, s in enumerate(nest.stores))
         return replace(nest, dims=(empty,), reduce_dims=(), body=literals, stores=nowhere)
     if all(dim.size != 0 for dim in nest.reduce_dims):
@@ -44,12 +43,7 @@ def _fold_nothing(instruction: Instr) -> Instr:
     if not isinstance(instruction, Reduce):
         return instruction
     position = instruction.kind in ("argmax", "argmin")
-    return Const(0, torch.int64) if position else _identity(instruction.kind, instruction.dtype)
-
-
-def _identity(kind: str, dtype: torch.dtype) -> Const:
-    value = identity(kind, dtype)
-    return Const(float(value) if dtype.is_floating_point else value, dtype)
+    return Const(0, torch.int64) if position else start_of(instruction.kind, instruction.dtype)
 
 
 def _address(buffer: Buffer, index: Sequence[Expr]) -> Expr:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from inductor_cpu.ir.index import Expr, Sym, const, loop_var, of
-from inductor_cpu.ir.loop_nest import Load, LoopNest, Reduce, Scan, Store
+from inductor_cpu.ir.loop_nest import Load, LoopNest, Store
 from inductor_cpu.ir.nodes import Gemm
-from inductor_cpu.ir.rewrite import Copier, Editor, operands
+from inductor_cpu.ir.rewrite import Copier, Editor, depends
+from inductor_cpu.ir.scatter import is_scatter
 from inductor_cpu.schedule.beside import are_beside
 from inductor_cpu.schedule.flat import fixes_order, merge_loops, substitute_loops
 from inductor_cpu.schedule.points import Alignment, align, linear
@@ -113,9 +114,7 @@ def has_no_loops(nest: LoopNest) -> bool:
 
 
 def _scatters(nest: LoopNest) -> bool:
-    return any(
-        s.mode != "set" or s.mask is not None or any(e.kind == "value" for e in s.index[0].symbols) for s in nest.stores
-    )
+    return any(is_scatter(store) or store.mask is not None for store in nest.stores)
 
 
 def _shared(group: Group, nest: LoopNest) -> list[tuple[Expr, Expr]]:
@@ -238,16 +237,5 @@ def _write_after_read(group: Group, nest: LoopNest) -> str | None:
 
 def _levels_are_sound(editor: Editor, stores: Sequence[Store], group: Group) -> bool:
     """A store whose address depends on outer loops only must store a value that does not vary over the inner ones."""
-    inner = set(group.inner)
-    varying: list[bool] = []
-    for instruction in editor.instructions:
-        own = isinstance(instruction, Scan) or bool(_own_symbols(instruction) & inner)
-        varying.append(not isinstance(instruction, Reduce) and (own or any(varying[p] for p in operands(instruction))))
+    inner, varying = set(group.inner), depends(editor.instructions, group.inner, group.inner)
     return all(bool(store.index[0].symbols & inner) or not varying[store.value] for store in stores)
-
-
-def _own_symbols(instruction: object) -> frozenset[Sym]:
-    if isinstance(instruction, Load):
-        return instruction.index[0].symbols
-    expr = getattr(instruction, "expr", None)
-    return expr.symbols if isinstance(expr, Expr) else frozenset()

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from inductor_cpu.ir.index import ZERO, Expr, Sym, of
 from inductor_cpu.ir.loop_nest import Cast, Const, Instr, Load, LoopNest, Scalar
 from inductor_cpu.ir.nodes import Extern, Node, Program
-from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS
-from inductor_cpu.ir.rewrite import Copier, Editor, operands, prune
+from inductor_cpu.ir.rewrite import Copier, Editor, loops_read, may_fail, prune
 from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points
 from inductor_cpu.schedule.flat import stride_hint
 from inductor_cpu.schedule.lifetimes import Lifetimes
@@ -100,9 +99,8 @@ class _Inliner:
                 return f"{name} is an argument of {reader.target if isinstance(reader, Extern) else reader.name}"
             if name in {store.buffer for store in reader.stores}:
                 return f"{reader.name} updates {name} in place"
-            if _reports_errors(nest) and any(
-                isinstance(i, Load) and i.buffer == name and i.mask is not None for i in reader.body
-            ):
+            masked = any(isinstance(i, Load) and i.buffer == name and i.mask is not None for i in reader.body)
+            if masked and any(may_fail(nest.body, i) for i in nest.body):
                 return f"{reader.name} reads it under a mask, where its checks must not run"
         return self._hazard(original, nest)
 
@@ -131,7 +129,7 @@ class _Inliner:
                 return f"{repeats:.1f} evaluations an element cost more than a store and loads"
         if len(users) > 1 and (loads > 1 or arithmetic > CHEAP):
             return f"{len(users)} nests read it"
-        if any(_is_scatter(user) and len(users) > 1 for user in users):
+        if any(_adds(user) and len(users) > 1 for user in users):
             return "a scatter reads it"
         first, last = self.order[id(original)], max((self.order[id(user)] for user in users), default=-1)
         waits = last > first and self.lifetimes.passes_call(first, last)
@@ -146,11 +144,10 @@ class _Inliner:
         strides = self.program.buffer(store.buffer).strides
         address = sum((i * s for i, s in zip(store.index, strides, strict=True)), ZERO)
         loops = (*sorted(user.dims, key=lambda d: -stride_hint(address, d)), *user.reduce_dims)
-        total = 0.0
+        total, dependent = 0.0, loops_read(user.body, ())
         for position, instruction in enumerate(user.body):
             if isinstance(instruction, Load) and instruction.buffer == name:
-                dependent = _varying(user, position)
-                depth = max((k for k, loop in enumerate(loops) if loop in dependent), default=-1)
+                depth = max((k for k, loop in enumerate(loops) if loop in dependent[position]), default=-1)
                 total += points(loops[: depth + 1])
         return total
 
@@ -209,29 +206,6 @@ def is_whole_store(nest: LoopNest) -> bool:
     ) and len(nest.stores[0].index) == len(nest.dims)
 
 
-def _reports_errors(nest: LoopNest) -> bool:
-    """Whether the body checks an index or divides integers, which is an error for some values."""
-    return any(
-        isinstance(i, Scalar) and (i.op in INDEX_CHECKS or (i.op in DIVISIONS and not i.dtype.is_floating_point))
-        for i in nest.body
-    )
-
-
-def _is_scatter(nest: LoopNest) -> bool:
+def _adds(nest: LoopNest) -> bool:
+    """Whether a nest adds to what is in a buffer."""
     return any(store.mode == "add" for store in nest.stores)
-
-
-def _varying(nest: LoopNest, position: int) -> set[Sym]:
-    """The loop symbols that an instruction depends on, also through values."""
-    found: set[Sym] = set()
-    stack, seen = [position], set()
-    while stack:
-        current = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        instruction = nest.body[current]
-        index = instruction.index if isinstance(instruction, Load) else (getattr(instruction, "expr", ZERO),)
-        found.update(s for expr in index for s in expr.symbols if s.kind == "loop")
-        stack.extend(operands(instruction))
-    return found

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from inductor_cpu.ir.index import Expr, const, is_nonnegative
+from inductor_cpu.ir.index import Expr, below, const, is_nonnegative
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, LoopNest, Scalar
 from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import Copier, Editor, prune, value_position
@@ -58,12 +58,12 @@ def _value(body: tuple[Instr, ...], instruction: Instr, copier: Copier, known: d
     if isinstance(instruction, Cast):
         value = known.get(instruction.arg)
         limit = _LARGEST.get(instruction.dtype)
-        return value if value is not None and limit is not None and _between(value, const(limit)) else None
+        return value if value is not None and limit is not None and below(value, const(limit)) else None
     if not isinstance(instruction, Scalar):
         return None
     if instruction.op in INDEX_CHECKS:
         index, size = (known.get(k) for k in instruction.args)
-        inside = index is not None and size is not None and _between(index, size)
+        inside = index is not None and size is not None and below(index, size)
         return index if inside else None
     return _not_negative(body, instruction, known) if instruction.op == "where" else None
 
@@ -75,7 +75,3 @@ def _not_negative(body: tuple[Instr, ...], choice: Scalar, known: dict[int, Expr
         return None
     zero = known.get(test.args[1])
     return index if zero is not None and zero == 0 and is_nonnegative(index) else None
-
-
-def _between(index: Expr, size: Expr) -> bool:
-    return is_nonnegative(index) and is_nonnegative(size - index - 1)

@@ -14,9 +14,8 @@ import torch
 
 from inductor_cpu.ir.kernel import VectorPlan
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, LoopNest, Scalar, Store
-from inductor_cpu.ir.rewrite import Copier, Editor, operands, store_operands
+from inductor_cpu.ir.rewrite import Copier, Editor, depends, operands, store_operands
 from inductor_cpu.schedule.value_ranges import small_ranges
-from inductor_cpu.schedule.vectorize import varies
 
 
 def narrow_positions(nest: LoopNest, vector: VectorPlan) -> tuple[LoopNest, VectorPlan]:
@@ -25,7 +24,8 @@ def narrow_positions(nest: LoopNest, vector: VectorPlan) -> tuple[LoopNest, Vect
     if loop is None:
         return nest, vector
     chosen = _chosen(nest.body, nest.stores)
-    if not any(not isinstance(nest.body[k], Const) and varies(nest.body, k, loop, nest.reduce_dims) for k in chosen):
+    varies = depends(nest.body, (loop,), nest.reduce_dims)
+    if not any(varies[k] for k in chosen):
         return nest, vector
     return _Narrower(nest, chosen).run(vector)
 

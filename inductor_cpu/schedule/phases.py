@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Phase, VectorPlan
-from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
-from inductor_cpu.ir.rewrite import loop_symbols, needed_by, operands, store_operands
+from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Reduce, Scalar, Store
+from inductor_cpu.ir.rewrite import depends, needed_by, operands, store_operands
 from inductor_cpu.schedule.cost import scalar_cost
 
 #: A value is kept in a row rather than computed again when that takes at least this much arithmetic: in a short row,
@@ -19,21 +19,10 @@ NEAR_BYTES = 64 << 10
 ROW_SHARE = 4
 
 
-def inner_level(body: Sequence[Instr], inner: Sequence[Sym]) -> list[bool]:
-    """For each instruction, whether it varies over the inner loops. A reduction's result does not."""
-    loops = set(inner)
-    level: list[bool] = []
-    for instruction in body:
-        scans = isinstance(instruction, Scan) and bool(loops)
-        varies = scans or bool(loop_symbols(instruction) & loops) or any(level[p] for p in operands(instruction))
-        level.append(varies and not isinstance(instruction, Reduce))
-    return level
-
-
 def split_phases(body: Sequence[Instr], stores: Sequence[Store], inner: Sequence[Sym]) -> tuple[Phase, ...]:
     """The phases in order. A reduction belongs to the first phase in which its argument is known, a store to the first
     one in which its value is, but not ahead of a phase that reads what it overwrites."""
-    level = inner_level(body, inner)
+    level = depends(body, inner, inner)
     rank: list[int] = []
     for instruction in body:
         own = max((rank[p] for p in operands(instruction)), default=0)
@@ -94,7 +83,7 @@ def kept_values(
     if len(phases) < 2:
         return ()
     lanes = vector.lanes if vector.loop is not None and vector.loop not in inner else 1
-    level = inner_level(body, inner)
+    level = depends(body, inner, inner)
     kept: set[int] = set()
     computed: set[int] = set()
     for phase in phases:

@@ -6,6 +6,7 @@ Counted are elements that a kernel must touch once, and its arithmetic in adds; 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ import torch
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Load
-from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
+from inductor_cpu.ir.rewrite import loops_read, value_positions
 from inductor_cpu.schedule.cost import hint, points
 
 #: Adds of a core for each lane of its vectors while memory gives it one byte: two vectors a cycle at 3 GHz, 12 GB/s.
@@ -41,18 +42,18 @@ class Estimate:
 def estimate(kernel: Kernel) -> Estimate:
     """The roofline of a kernel whose loops are all of its work (not a matrix product)."""
     read: dict[tuple[str, Expr], int] = {}
+    reads = loops_read(kernel.body, ())
     for instruction in kernel.body:
         if isinstance(instruction, Load):
             key = instruction.buffer, instruction.index[0]
-            read[key] = _touched(kernel, key[1], instruction.dtype)
+            read[key] = _touched(kernel, key[1], instruction.dtype, reads)
     written: dict[tuple[str, Expr], int] = {}
     for store in kernel.stores:
         key = store.buffer, store.index[0]
-        written[key] = _touched(kernel, key[1], kernel.body[store.value].dtype)
+        written[key] = _touched(kernel, key[1], kernel.body[store.value].dtype, reads)
         if store.mode == "add":
             read[key] = written[key]
-    work = kernel.work if isinstance(kernel.work, int) else hint(kernel.work)
-    return Estimate(sum(read.values()), sum(written.values()), work * points(kernel.outer))
+    return Estimate(sum(read.values()), sum(written.values()), hint(kernel.work) * points(kernel.outer))
 
 
 def note(kernel: Kernel) -> str:
@@ -64,19 +65,11 @@ def note(kernel: Kernel) -> str:
     )
 
 
-def _touched(kernel: Kernel, address: Expr, dtype: torch.dtype) -> int:
-    """Bytes of the elements at an address over all loops, if different points touch different ones."""
-    symbols = set(address.symbols)
-    stack, seen = list(value_positions((address,))), set[int]()
-    while stack:
-        position = stack.pop()
-        if position in seen:  # values of a search are read twice at every step: paths double
-            continue
-        seen.add(position)
-        instruction = kernel.body[position]
-        symbols |= set(loop_symbols(instruction))
-        stack.extend(operands(instruction))
-    loops: list[Sym] = [loop for loop in (*kernel.outer, *kernel.inner) if loop in symbols]
+def _touched(kernel: Kernel, address: Expr, dtype: torch.dtype, reads: Sequence[frozenset[Sym]]) -> int:
+    """Bytes of the elements at an address over all loops, if different points touch different ones. reads: the loops
+    that each value depends on."""
+    symbols = address.symbols.union(*(reads[k] for k in value_positions((address,))))
+    loops = [loop for loop in (*kernel.outer, *kernel.inner) if loop in symbols]
     return points(loops) * dtype.itemsize
 
 

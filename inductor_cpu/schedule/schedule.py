@@ -40,7 +40,7 @@ def schedule_program(
         for node in live_nodes(program, inlined.nodes)
     ]
     fused = fuse(program, nodes, horizontal)
-    items, parts, divisions = _divided(without_dead_stores(program, fused.items), lanes)
+    items, parts, divisions = _in_two_groups(without_dead_stores(program, fused.items), lanes)
     program = replace(program, buffers=(*program.buffers, *parts))
     buffers |= {part.name: part for part in parts}
     steps = [_step(item, buffers, lanes, cores, cache) for item in items]
@@ -60,7 +60,7 @@ def _step(item: Item, buffers: dict[str, Buffer], lanes: int, cores: int, cache:
     return item
 
 
-def _divided(items: Sequence[Item], lanes: int) -> tuple[list[Item], list[Buffer], list[str]]:
+def _in_two_groups(items: Sequence[Item], lanes: int) -> tuple[list[Item], list[Buffer], list[str]]:
     """The items with long reductions of columns in two, the buffers between them, and a note on each."""
     found: list[Item] = []
     parts: list[Buffer] = []

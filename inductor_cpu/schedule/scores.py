@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inductor_cpu.ir.index import Sym, loop_var, of, recombine, size_symbol
+from inductor_cpu.ir.index import Sym, const, loop_var, of, recombine, size_symbol
 from inductor_cpu.ir.kernel import Kernel, Scored
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest
 from inductor_cpu.ir.nodes import Attention
@@ -45,7 +45,7 @@ def scored(attention: Attention, scores: LoopNest, buffers: dict[str, Buffer], l
         phases=(),
         kept=(),
         parallel=0,
-        work=max(1, body_cost(nest.body) + 1),
+        work=const(max(1, body_cost(nest.body) + 1)),
         vector=plan_vectors(nest.dims[1:], (), nest.body, nest.stores, lanes),
         origins=nest.origins,
     )

@@ -77,7 +77,7 @@ def _joined(
     sizes = [points_of(k) or 0 for k in kernels]
     units = gcd(*sizes)
     shares = tuple(size // units for size in sizes)
-    spans = _spans(kernels, shares, buffers)
+    spans = _spans(kernels, shares)
     if spans is None or units < cores * PIECES_PER_THREAD:
         return None
     common = {arg.buffer for arg in kernel.args} & {arg.buffer for arg in _args(before)}
@@ -122,20 +122,11 @@ def _is_by_rows(product: Product) -> bool:
 
 def _overlap(kernels: Sequence[Kernel], buffers: Mapping[str, Buffer]) -> bool:
     """Whether a kernel writes memory that another buffer of these kernels may lie in: inputs may be views of each
-    other, and a buffer a view of one that is written."""
-    names = {arg.buffer for arg in _args(kernels)}
-    written = {arg.buffer for arg in _args(kernels) if arg.writes}
-    roots = {name: _root(name, buffers) for name in names}
-    shared = any(roots[name] == roots[other] for name in written for other in names - {name})
-    return shared or any(buffers[roots[name]].kind not in ("temp", "output") for name in written)
+    other."""
+    return any(buffers[arg.buffer].kind not in ("temp", "output") for arg in _args(kernels) if arg.writes)
 
 
-def _root(name: str, buffers: Mapping[str, Buffer]) -> str:
-    base = buffers[name].alias_of
-    return name if base is None else _root(base, buffers)
-
-
-def _spans(kernels: Sequence[Kernel], shares: Sequence[int], buffers: Mapping[str, Buffer]) -> dict[str, int] | None:
+def _spans(kernels: Sequence[Kernel], shares: Sequence[int]) -> dict[str, int] | None:
     """Buffer -> elements of a unit, where that is the same for all kernels; None if a unit would need the results of
     another one."""
     found: dict[str, int] = {}
@@ -165,7 +156,6 @@ def with_locals(strips: Strips, steps: Sequence[Step], buffers: Mapping[str, Buf
     """The strips with the temps that no other step touches, and that are not in `kept`, as memory of a piece."""
     elsewhere = kept.union(*(step_reads(step) | step_writes(step) for step in steps if step is not strips))
     names = {arg.buffer for arg in _args(strips.kernels) if arg.writes and buffers[arg.buffer].kind == "temp"}
-    spans = _spans(strips.kernels, strips.shares, buffers) or {}
-    aliased = {buffer.alias_of for buffer in buffers.values()}
-    local = tuple((name, spans[name]) for name in sorted(names - elsewhere - aliased) if name in spans)
+    spans = _spans(strips.kernels, strips.shares) or {}
+    local = tuple((name, spans[name]) for name in sorted(names - elsewhere) if name in spans)
     return replace(strips, local=local)

@@ -13,6 +13,7 @@ import torch
 
 from inductor_cpu.ir.index import INT32, lower_bound, upper_bound, within
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Scalar
+from inductor_cpu.ir.ops import DIVISIONS
 
 #: The least and the largest number that a value can be.
 Range = tuple[int, int]
@@ -41,7 +42,7 @@ def _range(instr: Instr, body: Sequence[Instr], known: Sequence[MaybeRange]) -> 
     args = [known[k] for k in (instr.args[1:] if instr.op == "where" else instr.args)]
     if any(arg is None for arg in args):
         return None
-    if instr.op in _DIVISIONS and not _divides(body[instr.args[1]]):
+    if instr.op in DIVISIONS and not _divides(body[instr.args[1]]):
         return None
     return _RANGES[instr.op](*args)
 
@@ -89,8 +90,6 @@ def _fmod(a: Range, b: Range) -> Range:
 def _truncated(a: int, b: int) -> int:
     return a // b if a >= 0 else -(-a // b)
 
-
-_DIVISIONS = frozenset({"remainder", "fmod", "floordiv", "truncdiv"})
 
 #: Ops of integers: the range of the result from those of the operands (of where: of the choices). Divisors are positive
 #: numbers.

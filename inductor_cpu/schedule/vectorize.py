@@ -14,11 +14,11 @@ from enum import Enum
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.kernel import SHORT_STRIDES, VectorPlan
+from inductor_cpu.ir.kernel import LINE_BYTES, SHORT_STRIDES, VectorPlan
 from inductor_cpu.ir.lane_order import constant_lanes, lane_order, within_a_vector
 from inductor_cpu.ir.loop_nest import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
-from inductor_cpu.ir.rewrite import loop_symbols, operands, value_positions
+from inductor_cpu.ir.rewrite import loops_read, value_positions
 from inductor_cpu.ir.scatter import is_scatter, keeps_apart, reads_what_others_write
 from inductor_cpu.schedule.cost import hint, points
 from inductor_cpu.schedule.flat import stride_hint
@@ -41,7 +41,6 @@ ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 8.0, "gather": 12.0
 
 #: A strided access whose lanes lie in a cache line each.
 FAR_COST = 12.0
-LINE_BYTES = 64
 
 #: Lanes and element sizes for which a load with a short stride s is s loads of neighbours, sorted in registers.
 SHORT_STRIDE_LANES, SHORT_STRIDE_SIZES = 16, (2, 4)
@@ -143,7 +142,9 @@ def keeps_order(loop: Sym, loops: Sequence[Sym], body: Sequence[Instr], stores: 
 def access_kind(address: Expr, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym] = ()) -> str:
     """How consecutive points of a loop access memory: uniform, contiguous, strided or gather. inner: the loops that
     reductions fold."""
-    if any(varies(body, position, loop, inner) for position in value_positions((address,))):
+    chosen = value_positions((address,))
+    reads = loops_read(body, inner) if chosen else ()
+    if any(loop in reads[position] for position in chosen):
         return "gather"
     coefficient = address.coefficient(loop)
     if coefficient is None:
@@ -152,22 +153,6 @@ def access_kind(address: Expr, loop: Sym, body: Sequence[Instr], inner: Sequence
     if value == 0:
         return "uniform"
     return "contiguous" if value == 1 else "strided"
-
-
-def varies(body: Sequence[Instr], position: int, loop: Sym, inner: Sequence[Sym] = ()) -> bool:
-    """Whether an SSA value depends on a loop symbol. A reduction's result does not depend on the loops it folds."""
-    stack, seen = [position], set()
-    while stack:
-        current = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        if loop in inner and isinstance(body[current], Reduce):
-            continue
-        if loop in loop_symbols(body[current]) or (loop in inner and isinstance(body[current], Scan)):
-            return True
-        stack.extend(operands(body[current]))
-    return False
 
 
 def _access_cost(

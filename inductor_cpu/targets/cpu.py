@@ -135,11 +135,6 @@ class Target:
         call, as with AVX-512 on CPUs of AMD."""
         return self.isa.bits == 512 and "AMD" in self.cpu_name
 
-    @property
-    def has_amx(self) -> bool:
-        """Whether tiles of bf16 and int8 can be multiplied (AMX)."""
-        return {"amx_tile", "amx_int8", "amx_bf16"} <= self.features
-
     def __str__(self) -> str:
         extra = " ".join(sorted(name for name, _ in self.isa.optional if name in self.features))
         kib = "/".join(str(size >> 10) for size in (self.l1, self.l2, self.l3))
@@ -169,11 +164,6 @@ def detect() -> Target:
     caches = _caches(Path("/sys/devices/system/cpu/cpu0/cache"))
     cores = len(os.sched_getaffinity(0))
     return Target(best_isa(features), cores, caches["l1"], caches["l2"], caches["l3"], name, features)
-
-
-def level_of(needs: frozenset[str]) -> str:
-    """The first of `LEVELS` with these features."""
-    return next(name for name, features in LEVELS.items() if needs <= features)
 
 
 def target_for(simdlen: int | None = None, max_isa: str | None = None) -> Target:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from inductor_cpu.ir.index import Expr, Sym, of
+from inductor_cpu.ir.index import Expr, Sym, const, of
 from inductor_cpu.ir.kernel import Kernel, KernelArg, Phase, VectorPlan
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Store
 from inductor_cpu.ir.ops import OPS
@@ -108,7 +108,7 @@ class Build:
             phases=tuple(phases),
             kept=tuple(kept),
             parallel=parallel,
-            work=work,
+            work=const(work),
             vector=plan,
         )
 

@@ -47,7 +47,9 @@ def kernels(isa: str) -> dict[str, Kernel]:
 def divided(kernel: Kernel, position: int, pieces: int, elements: int) -> Kernel:
     """The kernel, divided by the value at a position of its body; its work is enough for threads."""
     place = of(value_symbol(position, PLACES))
-    kernel = replace(kernel, work=10**7, divided=Divided(const(pieces), const(elements), place, const(PLACES), 2))
+    kernel = replace(
+        kernel, work=const(10**7), divided=Divided(const(pieces), const(elements), place, const(PLACES), 2)
+    )
     verify_kernel(kernel)
     return kernel
 
@@ -74,7 +76,7 @@ def columns(isa: str) -> Kernel:
     b = Build()
     k = b.load("K", of(R), I64, "uniform")
     b.store("Y", of(value_symbol(k, PLACES)) * of(N) + of(I), b.load("X", of(R) * of(N) + of(I), F32), mode="add")
-    kernel = replace(b.kernel(isa, (R, I), vector=I, sizes=(M, N)), across=I, work=10**7)
+    kernel = replace(b.kernel(isa, (R, I), vector=I, sizes=(M, N)), across=I, work=const(10**7))
     verify_kernel(kernel)
     return kernel
 

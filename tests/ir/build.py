@@ -19,13 +19,13 @@ def exprs(values: Sequence[IntoExpr]) -> tuple[Expr, ...]:
     return tuple(as_expr(value) for value in values)
 
 
-def buffer(name: str, sizes: Sequence[IntoExpr], kind: str = "temp", dtype: torch.dtype = F32, **kw: Any) -> Buffer:
+def buffer(name: str, sizes: Sequence[IntoExpr], kind: str = "temp", dtype: torch.dtype = F32) -> Buffer:
     strides: list[Expr] = []
     step = as_expr(1)
     for size in reversed(exprs(sizes)):
         strides.insert(0, step)
         step = step * size
-    return Buffer(name, dtype, exprs(sizes), tuple(strides), kind, **kw)
+    return Buffer(name, dtype, exprs(sizes), tuple(strides), kind)
 
 
 def loops(*sizes: IntoExpr, prefix: str = "d") -> tuple[Sym, ...]:
@@ -88,7 +88,7 @@ def kernel(
         phases=phases,
         kept=tuple(kw.pop("kept", ())),
         parallel=kw.pop("parallel", 0),
-        work=1,
+        work=as_expr(1),
         vector=kw.pop("vector", VectorPlan(None, 1)),
         **kw,
     )

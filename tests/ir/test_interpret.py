@@ -255,15 +255,6 @@ def test_an_input_with_a_storage_offset_is_addressed_from_its_own_start() -> Non
     assert torch.equal(run(add_transposed(3, 5), [x, y])[0], x + y.t())
 
 
-def test_alias_buffers_share_memory() -> None:
-    (d0,) = loops(2)
-    part = buffer("part", (2,), "temp", alias_of="out", offset=as_expr(1))
-    out = buffer("out", (3,), "output")
-    first = nest(loops(3), [Const(0.0, F32)], Store("out", at(*loops(3)), 0))
-    second = nest((d0,), [Const(1.0, F32)], Store("part", at(d0), 0), name="nest1")
-    assert run(program([out, part], [first, second]), [])[0].tolist() == [0, 1, 1]
-
-
 # -- kernels ---------------------------------------------------------------------------------------------------------
 def softmax_kernel(kept: tuple[int, ...]) -> Kernel:
     (o0,), (i0,) = loops(4, prefix="o"), loops(6, prefix="i")

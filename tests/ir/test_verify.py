@@ -122,7 +122,6 @@ def test_wrong_declarations_are_refused() -> None:
     refuse(program([OUT], [FILL, FILL]), "two nodes have one name")
     refuse(program([replace(X, strides=())], []), "sizes and strides differ in number")
     refuse(program([buffer("c", (1,), "constant")], []), "the constant has no value")
-    refuse(program([buffer("a", (1,), alias_of="b")], []), "it aliases b")
     refuse(program([OUT], [nest((D0, D0), [LOAD], STORE)]), "two loops have one name")
     refuse(program([OUT], [nest((size_symbol("s0"),), [LOAD], STORE)]), "s0 is no loop with a size")
     refuse(program([OUT], [nest((D0,), [Const(0.0, F32)])]), "it stores nothing")
@@ -207,7 +206,6 @@ def test_a_well_formed_kernel_is_accepted() -> None:
         ({"vector": vector(*GOOD, lanes=1)}, "1 lanes are no vector"),
         ({"vector": vector(*GOOD, (1, "uniform"))}, "[1] are no loads or stores"),
         ({"vector": vector(*GOOD[1:])}, "[0] have no access kind"),
-        ({"vector": vector(*GOOD, lanewise=(7,))}, "lanewise %7 does not exist"),
         ({"vector": vector((0, "blocked"), *GOOD[1:])}, "unknown kind 'blocked'"),
         ({"vector": vector((0, "uniform"), *GOOD[1:])}, "has step 1 in i0, so it is not uniform"),
         ({"vector": vector(*GOOD[:2], (-2, "contiguous"))}, "has step 0 in i0, so it is not contiguous"),

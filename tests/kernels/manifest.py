@@ -19,7 +19,7 @@ from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
 from inductor_cpu.targets.blocking import blocking_for, definitions
-from inductor_cpu.targets.cpu import ISAS, detect, level_of
+from inductor_cpu.targets.cpu import ISAS, LEVELS, detect
 from tests.codegen.harness import FUNCTION, addresses_of, available, target, with_emulated_tiles
 
 #: What the function of a row does with a block of C: stores it, or max(c * scale + bias, -1) with one rounding to the
@@ -124,8 +124,8 @@ def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
 
 def level(row: MicroKernel) -> str:
     """The generation of CPUs that a row needs."""
-    isa = next(isa for isa in ISAS if isa.name == row.isa)
-    return level_of(row.needs | isa.needs)
+    needs = row.needs | next(isa for isa in ISAS if isa.name == row.isa).needs
+    return next(name for name, features in LEVELS.items() if needs <= features)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,12 @@ import pytest
 import torch
 from torch._C import DispatchKey
 
-from inductor_cpu.lower.library import LIBRARY, SIZES
+from inductor_cpu.lower.library import LIBRARY
 from inductor_cpu.lower.rules import RULES
 from tests.lower.harness import DECOMPOSITIONS, lower
+
+#: Operators that give an int of a tensor's shape: an index expression, computed without a call.
+SIZES = frozenset({"aten::sym_numel", "aten::sym_size", "aten::sym_storage_offset", "aten::sym_stride"})
 
 
 def core_operators() -> list[torch._ops.OpOverload]:

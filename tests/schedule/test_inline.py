@@ -46,6 +46,10 @@ def test_a_producer_with_checks_is_inlined_where_no_mask_is() -> None:
     assert len(inlined(fn, torch.randn(8), torch.tensor([1, 2])).nodes) == 1
 
 
+def test_a_producer_that_divides_integers_by_a_number_reports_no_error_and_is_inlined_under_a_mask() -> None:
+    assert len(inlined(lambda x: F.pad(x // 3, (1, 1)), torch.arange(-4, 4)).nodes) == 1
+
+
 def test_a_producer_that_does_not_vary_along_inner_loops_is_evaluated_outside_of_them() -> None:
     assert len(inlined(lambda x: torch.exp(x)[:, None] * torch.ones(64), torch.randn(8)).nodes) == 1
 

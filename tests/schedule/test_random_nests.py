@@ -17,7 +17,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inductor_cpu.ir.index import of
+from inductor_cpu.ir.index import const, of
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.printer import show
@@ -61,7 +61,7 @@ def kernel_of(case: Case, lanes: int, cores: int, bounds: dict[str, int] = SMALL
     with pytest.MonkeyPatch.context() as patch:
         for name, value in bounds.items():
             patch.setattr(divide, name, value)
-        kernel = replace(build_kernel(group, case.buffers, lanes, cores, cache=0), work=10**7)
+        kernel = replace(build_kernel(group, case.buffers, lanes, cores, cache=0), work=const(10**7))
     verify_kernel(kernel)
     return kernel
 

@@ -28,7 +28,7 @@ def main() -> int:
     shard, shards = (int(part) for part in args.shard.split("/"))
     cases = list(all_cases(args.databases, args.dtypes, args.kinds, args.filter))[shard - 1 :: shards]
     path = args.out / f"rows-{shard}-of-{shards}.jsonl"
-    if not args.resume:
+    if not args.resume and not args.report:
         for old in args.out.glob("rows*.jsonl") if shards == 1 else [path]:
             old.unlink(missing_ok=True)
     done = read_rows(args.out)
@@ -64,7 +64,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "sweep", metavar="DIR")
     parser.add_argument("--resume", action="store_true", help="keep the rows that DIR has")
     parser.add_argument("--retry", action="store_true", help="with --resume: try what failed again")
-    parser.add_argument("--report", action="store_true", help="with --resume: only print the figures of DIR")
+    parser.add_argument("--report", action="store_true", help="only print the figures of the rows that DIR has")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1e6, help="start no case after so long")
     parser.add_argument("--timeout", type=float, default=180, help="seconds that a case may take")

@@ -106,6 +106,13 @@ def test_the_sign_of_zero_counts_where_it_is_asked_for() -> None:
 
 
 # -- rows and expected failures ----------------------------------------------------------------------------------------
+def test_a_report_keeps_the_rows(tmp_path: Path) -> None:
+    (tmp_path / "rows-1-of-1.jsonl").write_text(to_json(Row(ADD, "pass")) + "\n")
+    done = sweep(tmp_path, "--filter", "op add$", "--dtypes", "float32", "--databases", "op", "--report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(read_rows(tmp_path)) == [ADD]
+
+
 def test_rows_survive_a_line_that_was_cut_short(tmp_path: Path) -> None:
     row = Row(ADD, "fail", 3, 0.5, "1 in place of 2", ("a note",))
     (tmp_path / "rows-1-of-1.jsonl").write_text(to_json(Row(ADD, "pass")) + "\n" + to_json(row) + '\n{"database": "o')

@@ -28,7 +28,7 @@ from inductor_cpu.ir.index.expr import (
     size_symbol,
     value_symbol,
 )
-from inductor_cpu.ir.index.ranges import INT32, is_nonnegative, is_positive, lower_bound, upper_bound, within
+from inductor_cpu.ir.index.ranges import INT32, below, is_nonnegative, is_positive, lower_bound, upper_bound, within
 from inductor_cpu.ir.index.render import render
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "Sym",
     "ZERO",
     "as_expr",
+    "below",
     "const",
     "divide_exact",
     "expr_coefficient",
