@@ -30,7 +30,7 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import Config
 from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
 from inductor_cpu.graph.convolution import unsupported_dtype
-from inductor_cpu.graph.passes import no_micro_kernel, run_passes
+from inductor_cpu.graph.passes import Prepared, no_micro_kernel, run_passes
 from inductor_cpu.graph.per_call import pack_per_call
 from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.updated import NO_UPDATES, Updates, return_views_of_inputs
@@ -155,9 +155,42 @@ def _compile(
 ) -> CompiledGraph:
     if trace.dumping:
         trace.add_file("repro.py", repro_text(gm, trace.graph, kind, static_inputs, config))
+    prepared, before = _prepare(gm, kind, config, trace, static_inputs, free_results)
+    try:
+        with trace.stage("lower"):
+            program = lower_graph(prepared.gm, trace.graph)
+    except Unsupported as error:
+        return _eager(fx.GraphModule(prepared.gm, before), kind, trace, error)
+    if config.verify:
+        with trace.stage("verify"):
+            verify_program(program)
+    trace.record("lower", lambda: show(program))
+    if config.debug_interpret:
+        return _interpreted(program, kind, trace)
+    machine = machine_for(config)
+    schedule = _schedule(program, machine.target, config, trace)
+    plan, sources = _generate(schedule, machine, config, trace)
+    with trace.stage("runtime"):
+        runnable = _load(plan, sources, machine, config)
+        reads = read_inputs(prepared.gm, static_inputs) if config.cpp.drop_original_weights else None
+        call, measure = _with_weights(runnable, prepared.recipe, reads, machine)
+    report = _report(schedule, runnable, kind, trace)
+    notes = (*prepared.notes, *_dropping_notes(prepared.recipe, reads), *report.notes)
+    return CompiledGraph(call, replace(report, notes=notes, measure_packed=measure))
+
+
+def _prepare(
+    gm: fx.GraphModule,
+    kind: Kind,
+    config: Config,
+    trace: Trace,
+    static_inputs: frozenset[int],
+    free_results: frozenset[int] | None,
+) -> tuple[Prepared, fx.Graph]:
+    """The graph after its passes, and a copy of what it was: passes change it, and let it read packed weights."""
     with trace.stage("graph"):
         nodes = len(gm.graph.nodes)
-        before = copy.deepcopy(gm.graph)  # passes change the graph, and let it read packed weights
+        before = copy.deepcopy(gm.graph)
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
         if kind != "backward":
             correct_strides(gm, free_results)
@@ -175,45 +208,37 @@ def _compile(
             eager_random=config.fallback_random,
         )
         prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
-        gm = prepared.gm
-    text = functools.partial(gm.print_readable, print_output=False)
-    trace.record("graph", text, "\n".join(prepared.notes), before=nodes, after=len(gm.graph.nodes))
-    try:
-        with trace.stage("lower"):
-            program = lower_graph(gm, trace.graph)
-    except Unsupported as error:
-        return _eager(fx.GraphModule(gm, before), kind, trace, error)
-    if config.verify:
-        with trace.stage("verify"):
-            verify_program(program)
-    trace.record("lower", lambda: show(program))
-    if config.debug_interpret:
-        return _interpreted(program, kind, trace)
-    machine = machine_for(config)
-    cores = config.cpp.threads if config.cpp.threads > 0 else machine.target.cores
-    redzone = REDZONE if config.debug_redzones else 0
+    text = functools.partial(prepared.gm.print_readable, print_output=False)
+    trace.record("graph", text, "\n".join(prepared.notes), before=nodes, after=len(prepared.gm.graph.nodes))
+    return prepared, before
+
+
+def _schedule(program: Program, target: Target, config: Config, trace: Trace) -> Schedule:
+    """The schedule of a program, verified."""
+    cores = config.cpp.threads if config.cpp.threads > 0 else target.cores
     with trace.stage("schedule"):
-        lanes, most = _lanes(machine.target), config.cpp.max_horizontal_fusion_size
-        schedule = schedule_program(program, lanes, cores, most, redzone, machine.target.l2)
+        lanes, most = _lanes(target), config.cpp.max_horizontal_fusion_size
+        schedule = schedule_program(program, lanes, cores, most, _redzone(config), target.l2)
     if config.verify:
         with trace.stage("verify"):
             verify_schedule(schedule)
     trace.record("schedule", lambda: show(schedule), before=len(program.nodes), after=len(schedule.steps))
+    return schedule
+
+
+def _generate(
+    schedule: Schedule, machine: Machine, config: Config, trace: Trace
+) -> tuple[ExecutionPlan, list[KernelSource]]:
+    """The plan of a schedule, and the C++ that it calls."""
     with trace.stage("codegen"):
         sources, symbols = generate_all(schedule, machine.target, _choices(config, machine.target))
-        plan = build_plan(schedule, symbols, redzone)
+        plan = build_plan(schedule, symbols, _redzone(config))
     trace.record("codegen", lambda: show(plan))
     if trace.dumping:
         for source in sources:
             trace.add_file(f"{source.symbol}.cpp", source.code)
         trace.add_file("compile.sh", _compile_script(sources, machine))
-    with trace.stage("runtime"):
-        runnable = _load(plan, sources, machine, config)
-        reads = read_inputs(gm, static_inputs) if config.cpp.drop_original_weights else None
-        call, measure = _with_weights(runnable, prepared.recipe, reads, machine)
-    report = _report(schedule, runnable, kind, trace)
-    notes = (*prepared.notes, *_dropping_notes(prepared.recipe, reads), *report.notes)
-    return CompiledGraph(call, replace(report, notes=notes, measure_packed=measure))
+    return plan, sources
 
 
 @dataclass(frozen=True)
@@ -317,6 +342,10 @@ def _choices(config: Config, target: Target) -> Choices:
         not target.follows_runs,
         tiles_kept_bytes(target.l3) if target.gains_by_tiles_around_cache else None,
     )
+
+
+def _redzone(config: Config) -> int:
+    return REDZONE if config.debug_redzones else 0
 
 
 def _lanes(target: Target) -> int:
