@@ -15,11 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import fx
-from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu import paths
@@ -27,15 +26,15 @@ from inductor_cpu.codegen.around import kept_bytes, tiles_kept_bytes
 from inductor_cpu.codegen.generate import generate_all
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.tuning import Choices
+from inductor_cpu.compiled import CompiledGraph, Kind, interpreted, run_eagerly
 from inductor_cpu.config import Config
-from inductor_cpu.errors import IcpuError, InternalError, Unsupported, UserError
+from inductor_cpu.errors import IcpuError, InternalError, Unsupported
 from inductor_cpu.graph.convolution import unsupported_dtype
-from inductor_cpu.graph.passes import no_micro_kernel, run_passes
+from inductor_cpu.graph.passes import Prepared, no_micro_kernel, run_passes
 from inductor_cpu.graph.per_call import pack_per_call
 from inductor_cpu.graph.strides import correct_strides
 from inductor_cpu.graph.updated import NO_UPDATES, Updates, return_views_of_inputs
 from inductor_cpu.graph.weights import NO_RECIPE, Recipe, read_inputs
-from inductor_cpu.ir import interpret
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Strips, kernels_of
 from inductor_cpu.ir.loop_nest import LoopNest
 from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS, pack
@@ -61,33 +60,6 @@ from inductor_cpu.targets.cpu import Target, target_for
 from inductor_cpu.trace import CompileReport, KernelInfo, Trace, count_externs
 
 log = logging.getLogger("inductor_cpu.pipeline")
-
-Kind = Literal["inference", "forward", "backward"]
-
-
-class CompiledGraph:
-    """A compiled graph: called with one list of inputs, which it empties; returns the list of results."""
-
-    _boxed_call = True
-
-    def __init__(self, call: Callable[[list[Any]], Any], report: CompileReport) -> None:
-        self._call = call
-        self.report = report
-
-    def __call__(self, inputs: list[Any]) -> Any:
-        if forward_ad._current_level >= 0:
-            refuse_tangents(inputs)
-        return self._call(inputs)
-
-
-def refuse_tangents(inputs: list[Any]) -> None:
-    """Raise UserError if an input is a dual tensor: kernels would drop its tangent without a word."""
-    tensors = (x for x in inputs if isinstance(x, torch.Tensor))
-    if any(forward_ad.unpack_dual(x).tangent is not None for x in tensors):
-        raise UserError(
-            "forward-mode automatic differentiation does not reach into a function compiled with icpu."
-            " Call the function without torch.compile, or use torch.func.jvp inside of it."
-        )
 
 
 @dataclass(frozen=True)
@@ -155,9 +127,42 @@ def _compile(
 ) -> CompiledGraph:
     if trace.dumping:
         trace.add_file("repro.py", repro_text(gm, trace.graph, kind, static_inputs, config))
+    prepared, before = _prepare(gm, kind, config, trace, static_inputs, free_results)
+    try:
+        with trace.stage("lower"):
+            program = lower_graph(prepared.gm, trace.graph)
+    except Unsupported as error:
+        return run_eagerly(fx.GraphModule(prepared.gm, before), kind, trace, error)
+    if config.verify:
+        with trace.stage("verify"):
+            verify_program(program)
+    trace.record("lower", lambda: show(program))
+    if config.debug_interpret:
+        return interpreted(program, kind, trace)
+    machine = machine_for(config)
+    schedule = _schedule(program, machine.target, config, trace)
+    plan, sources = _generate(schedule, machine, config, trace)
+    with trace.stage("runtime"):
+        runnable = _load(plan, sources, machine, config)
+        reads = read_inputs(prepared.gm, static_inputs) if config.cpp.drop_original_weights else None
+        call, measure = _with_weights(runnable, prepared.recipe, reads, machine)
+    report = _report(schedule, runnable, kind, trace)
+    notes = (*prepared.notes, *_dropping_notes(prepared.recipe, reads), *report.notes)
+    return CompiledGraph(call, replace(report, notes=notes, measure_packed=measure))
+
+
+def _prepare(
+    gm: fx.GraphModule,
+    kind: Kind,
+    config: Config,
+    trace: Trace,
+    static_inputs: frozenset[int],
+    free_results: frozenset[int] | None,
+) -> tuple[Prepared, fx.Graph]:
+    """The graph after its passes, and a copy of what it was: passes change it, and let it read packed weights."""
     with trace.stage("graph"):
         nodes = len(gm.graph.nodes)
-        before = copy.deepcopy(gm.graph)  # passes change the graph, and let it read packed weights
+        before = copy.deepcopy(gm.graph)
         prepack = kind == "inference" and config.cpp.weight_prepack and not config.debug_interpret
         if kind != "backward":
             correct_strides(gm, free_results)
@@ -175,45 +180,37 @@ def _compile(
             eager_random=config.fallback_random,
         )
         prepared = replace(prepared, notes=(*prepared.notes, *choice.notes()))
-        gm = prepared.gm
-    text = functools.partial(gm.print_readable, print_output=False)
-    trace.record("graph", text, "\n".join(prepared.notes), before=nodes, after=len(gm.graph.nodes))
-    try:
-        with trace.stage("lower"):
-            program = lower_graph(gm, trace.graph)
-    except Unsupported as error:
-        return _eager(fx.GraphModule(gm, before), kind, trace, error)
-    if config.verify:
-        with trace.stage("verify"):
-            verify_program(program)
-    trace.record("lower", lambda: show(program))
-    if config.debug_interpret:
-        return _interpreted(program, kind, trace)
-    machine = machine_for(config)
-    cores = config.cpp.threads if config.cpp.threads > 0 else machine.target.cores
-    redzone = REDZONE if config.debug_redzones else 0
+    text = functools.partial(prepared.gm.print_readable, print_output=False)
+    trace.record("graph", text, "\n".join(prepared.notes), before=nodes, after=len(prepared.gm.graph.nodes))
+    return prepared, before
+
+
+def _schedule(program: Program, target: Target, config: Config, trace: Trace) -> Schedule:
+    """The schedule of a program, verified."""
+    cores = config.cpp.threads if config.cpp.threads > 0 else target.cores
     with trace.stage("schedule"):
-        lanes, most = _lanes(machine.target), config.cpp.max_horizontal_fusion_size
-        schedule = schedule_program(program, lanes, cores, most, redzone, machine.target.l2)
+        lanes, most = _lanes(target), config.cpp.max_horizontal_fusion_size
+        schedule = schedule_program(program, lanes, cores, most, _redzone(config), target.l2)
     if config.verify:
         with trace.stage("verify"):
             verify_schedule(schedule)
     trace.record("schedule", lambda: show(schedule), before=len(program.nodes), after=len(schedule.steps))
+    return schedule
+
+
+def _generate(
+    schedule: Schedule, machine: Machine, config: Config, trace: Trace
+) -> tuple[ExecutionPlan, list[KernelSource]]:
+    """The plan of a schedule, and the C++ that it calls."""
     with trace.stage("codegen"):
         sources, symbols = generate_all(schedule, machine.target, _choices(config, machine.target))
-        plan = build_plan(schedule, symbols, redzone)
+        plan = build_plan(schedule, symbols, _redzone(config))
     trace.record("codegen", lambda: show(plan))
     if trace.dumping:
         for source in sources:
             trace.add_file(f"{source.symbol}.cpp", source.code)
         trace.add_file("compile.sh", _compile_script(sources, machine))
-    with trace.stage("runtime"):
-        runnable = _load(plan, sources, machine, config)
-        reads = read_inputs(gm, static_inputs) if config.cpp.drop_original_weights else None
-        call, measure = _with_weights(runnable, prepared.recipe, reads, machine)
-    report = _report(schedule, runnable, kind, trace)
-    notes = (*prepared.notes, *_dropping_notes(prepared.recipe, reads), *report.notes)
-    return CompiledGraph(call, replace(report, notes=notes, measure_packed=measure))
+    return plan, sources
 
 
 @dataclass(frozen=True)
@@ -319,6 +316,10 @@ def _choices(config: Config, target: Target) -> Choices:
     )
 
 
+def _redzone(config: Config) -> int:
+    return REDZONE if config.debug_redzones else 0
+
+
 def _lanes(target: Target) -> int:
     return target.isa.bits // 32
 
@@ -344,34 +345,6 @@ def _load(plan: ExecutionPlan, sources: list[KernelSource], machine: Machine, co
         addresses = load_kernels(sources, *tools, config.compile_threads, after_build)
     module = executor.load_executor(machine.cache, machine.toolchain)
     return executor.build(plan, addresses, module, profile=config.cpp.enable_kernel_profile)
-
-
-# -- graphs that are not compiled to kernels ---------------------------------------------------------------------------
-def _eager(gm: fx.GraphModule, kind: Kind, trace: Trace, error: Unsupported) -> CompiledGraph:
-    """The graph, operator by operator in eager mode."""
-    log.warning("graph %s runs in eager mode: %s", trace.graph, error.reason)
-
-    def call(inputs: list[Any]) -> Any:
-        args = list(inputs)
-        inputs.clear()
-        with torch.no_grad():
-            return list(gm.forward(*args))
-
-    note = f"the whole graph runs in eager mode: {error.reason}"
-    return CompiledGraph(call, CompileReport(trace.graph, kind, trace.timings, notes=(note,)))
-
-
-def _interpreted(program: Program, kind: Kind, trace: Trace) -> CompiledGraph:
-    """The program under the reference interpreter (`debug_interpret`)."""
-
-    def call(inputs: list[Any]) -> Any:
-        args = list(inputs)
-        inputs.clear()
-        with torch.no_grad():
-            return interpret.run(program, args)
-
-    note = "debug_interpret: the reference interpreter runs this graph"
-    return CompiledGraph(call, CompileReport(trace.graph, kind, trace.timings, notes=(note,)))
 
 
 # -- report ------------------------------------------------------------------------------------------------------------

@@ -87,10 +87,10 @@ def run_passes(
     eager_random: bool = True,
 ) -> Prepared:
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
-    inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of
-    linears) or `convolution_kernel` names one. `kernel_per_call` decides about products that would be packed at each
-    call, `attention_kernel` about attention in every graph. once: no
-    weight is to be in memory both as it is and packed. eager_random: random numbers are those of eager mode."""
+    inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of linears) or
+    `convolution_kernel` names one. `kernel_per_call` decides about products that would be packed at each call,
+    `attention_kernel` about attention in every graph. once: no weight is to be in memory both as it is and packed.
+    eager_random: random numbers are those of eager mode."""
     gm.graph.eliminate_dead_code()
     if not eager_random:
         draw_in_loops(gm)
@@ -107,6 +107,30 @@ def run_passes(
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)
     drop_copies(gm)
+    folded, quantized = _fold(gm, static_inputs, micro_kernel)
+    slices, joined = join_linears(gm, weight_only(gm, static_inputs))
+    spreader = StrideSpreader(gm.graph)
+    for part, before in slices:
+        spreader.changed(part, before)
+    convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
+    conv_adds = fuse_conv_binaries(gm) if convolutions else 0
+    products = _per_call(pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call, once))
+    linears, more = _pack_products(gm, static_inputs, why_not_pack, micro_kernel, once)
+    linears += quantized
+    recurrent, others = pack_recurrent(gm, weight_only(gm, static_inputs))
+    linear_adds = fuse_linear_binaries(gm) if linears else 0
+    keep_shared_results(gm, shared, promised)
+    gm, recipe = split_weights(gm, static_inputs)
+    counts = (
+        f"{folded}, {convolutions} convolutions, {linears} linears and {recurrent} recurrent layers packed,"
+        f" {conv_adds + linear_adds} operations with another tensor fused"
+    )
+    return Prepared(gm, recipe, (counts, *products, *joined, *attention, *_texts([*refused, *more, *others])))
+
+
+def _fold(gm: fx.GraphModule, static_inputs: Collection[int], micro_kernel: MicroKernelChoice) -> tuple[str, int]:
+    """Fold what depends on weights alone into weights; returns what was folded, for people, and the number of products
+    that read bytes now."""
     hoist_weights(gm, static_inputs)
     keep_bytes(gm)
     quantized = multiply_as_integers(gm, weight_only(gm, static_inputs), micro_kernel)
@@ -117,26 +141,21 @@ def run_passes(
     scaled = fold_affine(gm, weight_only(gm, static_inputs))
     # Folding leaves each new weight beside its layer; joining reads the weights of several layers at the first.
     hoist_weights(gm, static_inputs)
-    slices, joined = join_linears(gm, weight_only(gm, static_inputs))
-    spreader = StrideSpreader(gm.graph)
-    for part, before in slices:
-        spreader.changed(part, before)
-    convolutions, refused = pack_convolutions(gm, weight_only(gm, static_inputs), spreader, convolution_kernel)
-    conv_adds = fuse_conv_binaries(gm) if convolutions else 0
-    products = _per_call(pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call, once))
-    linears, more = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
-    integers, some = pack_int_products(gm, weight_only(gm, static_inputs), micro_kernel, once)
-    linears, more = linears + integers + quantized, [*more, *some]
-    recurrent, others = pack_recurrent(gm, weight_only(gm, static_inputs))
-    linear_adds = fuse_linear_binaries(gm) if linears else 0
-    keep_shared_results(gm, shared, promised)
-    gm, recipe = split_weights(gm, static_inputs)
-    counts = (
-        f"{norms} batch norms and {scaled} scales and shifts folded, {spelled} spelled-out activations recognized,"
-        f" {convolutions} convolutions, {linears} linears and {recurrent} recurrent layers packed,"
-        f" {conv_adds + linear_adds} operations with another tensor fused"
-    )
-    return Prepared(gm, recipe, (counts, *products, *joined, *attention, *_texts([*refused, *more, *others])))
+    folded = f"{norms} batch norms and {scaled} scales and shifts folded"
+    return f"{folded}, {spelled} spelled-out activations recognized", quantized
+
+
+def _pack_products(
+    gm: fx.GraphModule,
+    static_inputs: Collection[int],
+    why_not_pack: WhyNotPack,
+    micro_kernel: MicroKernelChoice,
+    once: bool,
+) -> tuple[int, list[Refusal]]:
+    """Pack the weights of linears and of products of integers; returns how many, and those left alone."""
+    linears, refused = pack_linears(gm, weight_only(gm, static_inputs), why_not_pack, micro_kernel, once)
+    integers, more = pack_int_products(gm, weight_only(gm, static_inputs), micro_kernel, once)
+    return linears + integers, [*refused, *more]
 
 
 def keep_result_strides(gm: fx.GraphModule) -> list[tuple[Any, ...] | None]:
