@@ -74,6 +74,8 @@ def join(group: Group, nest: LoopNest, names: Iterator[str]) -> str | None:
             return None
         return fused
     if group.gemm is not None:
+        if writes_of(nest) & reads_of(group.gemm):
+            return "it changes an operand of the product, which other blocks still read"
         if nest.reduce_dims:
             return "a reduction needs more than a block of a matrix product"
         # One loop over rows that two loops make, as the product has it, and more than one where it has them otherwise.

@@ -238,3 +238,44 @@ def test_training_through_an_update() -> None:
     found = torch.autograd.grad(compiled(ours, PLACES, new), new)
     assert_same(found, torch.autograd.grad(function(theirs, PLACES, new), new), rtol=1e-5, atol=1e-5)
     assert_same(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 32])
+@pytest.mark.parametrize("rows", [64, 300])
+@pytest.mark.parametrize("what", ["residual", "product", "shifted", "convolution", "batch"])
+def test_a_product_whose_operand_the_graph_changes(what: str, rows: int, threads: int) -> None:
+    """Its blocks are multiplied one after the other, by several threads: none may find the operand changed."""
+    weight, kernel = torch.randn(128, 128) / 11, torch.randn(32, 32, 3, 3) / 17
+
+    def residual(x: Tensor) -> Tensor:
+        return x.add_(torch.nn.functional.linear(x, weight))
+
+    def product(x: Tensor) -> Tensor:
+        return x.copy_(torch.tanh(x @ weight))
+
+    def shifted(x: Tensor) -> Tensor:
+        x[1:] = torch.nn.functional.linear(x[:-1], weight)
+        return x
+
+    def convolution(x: Tensor) -> Tensor:
+        return x.add_(torch.nn.functional.conv2d(x, kernel.bfloat16(), padding=1))
+
+    def batch(x: Tensor) -> Tensor:
+        return x.copy_(torch.bmm(x, weight.expand(2, 128, 128)))
+
+    inputs = {
+        "convolution": torch.randn(2, 32, 24, 24).bfloat16().to(memory_format=torch.channels_last),
+        "batch": torch.randn(2, rows, 128),
+    }
+    x = inputs.get(what, torch.randn(rows, 128))
+    function, before = locals()[what], torch.get_num_threads()
+    mine, eager = x.clone(), x.clone()
+    try:
+        torch.set_num_threads(threads)
+        with torch.no_grad():
+            compile_counted(function)[0](mine)
+    finally:
+        torch.set_num_threads(before)
+    function(eager)
+    tolerance = 0.05 if what == "convolution" else 1e-4
+    torch.testing.assert_close(mine, eager, rtol=tolerance, atol=tolerance)
