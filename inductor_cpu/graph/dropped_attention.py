@@ -70,7 +70,8 @@ def attend(
     kernels: Kernels,
 ) -> torch.Tensor:
     """scaled_dot_product_attention."""
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
+    converts = torch.is_autocast_enabled("cpu") and torch.float64 not in (query.dtype, key.dtype, value.dtype)
+    dtype = torch.get_autocast_dtype("cpu") if converts else query.dtype
     kernel = dict(kernels).get(dtype)
     if dropout_p != 0.0 and kernel is not None:
         q, k, v = (x.to(dtype) for x in (query, key, value))

@@ -138,6 +138,8 @@ def _operand(graph: fx.Graph, x: fx.Node, shape: Sequence[Any], scalable: bool =
         if same(fake(node).shape, wanted):
             found = node
         by = factor(node) if scalable and found is not None else None
+        if by is not None and fake(args_of(node)[0]).dtype != fake(node).dtype:
+            by = None  # integers
         if by is not None:
             scale *= by
         elif not is_copy(node):

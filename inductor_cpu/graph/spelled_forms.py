@@ -86,6 +86,8 @@ def find_spelled(last: fx.Node) -> Spelled | None:
     softmax = weights[-1]
     if not is_call(softmax, _SOFTMAXES) or not is_last(args_of(softmax)[1], fake(softmax).dim()):
         return None
+    if not all(same(fake(node).shape[-2:], fake(softmax).shape[-2:]) for node in weights if node is not dropout):
+        return None  # rows of several heads may have become those of one
     scores = _scores(args_of(softmax)[0])
     if scores is None or fake(softmax).dim() not in (3, 4):
         return None
@@ -149,14 +151,29 @@ def hidden_in(node: Any) -> tuple[Any, Hidden] | None:
 
 def _hidden(node: fx.Node, scores: Any, where: fx.Node, hides: bool, fill: float) -> tuple[Any, Hidden] | None:
     """The scores, and how they are hidden, with the number as the node's dtype holds it: of a large one it makes
-    -infinity. None for infinity and NaN, which are no way to hide."""
+    -infinity. None for infinity and NaN, which are no way to hide, and where the mask makes more scores of them."""
     value = _as_held(fill, node)
-    return (scores, Hidden(where, hides, value, tuple(fake(node).shape))) if value < math.inf else None
+    if not value < math.inf or not isinstance(scores, fx.Node) or not same(fake(scores).shape, fake(node).shape):
+        return None
+    return scores, Hidden(where, hides, value, tuple(fake(node).shape))
 
 
 def _as_held(value: float, node: fx.Node) -> float:
     """A number as a node's dtype holds it."""
-    return torch.tensor(value, dtype=torch.float64).to(fake(node).dtype).item()
+    return _rounded(value, fake(node).dtype)
+
+
+def _rounded(value: float, dtype: torch.dtype) -> float:
+    return torch.tensor(value, dtype=torch.float64).to(dtype).item()
+
+
+def _dtypes(node: fx.Node, end: Any) -> set[torch.dtype]:
+    """Those of a value and of what it is a view, copy or cast of, up to a node that is left out."""
+    found = set()
+    while node is not end:
+        found.add(fake(node).dtype)
+        node = args_of(node)[0]
+    return found
 
 
 def _number(node: Any) -> float | None:
@@ -164,7 +181,7 @@ def _number(node: Any) -> float | None:
     if not is_call(node, (aten.scalar_tensor.default, aten.full.default)) or fake(node).dim() != 0:
         return None
     value = args_of(node)[-1]
-    return float(value) if is_number(value) else None
+    return _as_held(float(value), node) if is_number(value) and fake(node).dtype.is_floating_point else None
 
 
 def _weights(node: Any) -> tuple[tuple[fx.Node, ...], fx.Node | None]:
@@ -200,11 +217,12 @@ def _scores(node: Any) -> Scores | None:
     """The product, scale and masks that a softmax's input is made of; None if it is anything else."""
     masks: list[tuple[fx.Node, tuple[Any, ...]]] = []
     hidden: Hidden | None = None
-    scale = 1.0
+    scale, casts = 1.0, set[torch.dtype]()
     while True:
         if not isinstance(node, fx.Node) or len(node.users) != 1:
             return None
         before, node = node, source(node)
+        casts |= _dtypes(before, node)
         if not isinstance(node, fx.Node) or len(node.users) != 1:
             return None
         if not same(fake(before).shape[-2:], fake(node).shape[-2:]):
@@ -218,13 +236,15 @@ def _scores(node: Any) -> Scores | None:
         elif is_call(node, (aten.add.Tensor,)) and not node.kwargs and all(isinstance(a, fx.Node) for a in node.args):
             if scale != 1 or hidden is not None:
                 return None  # the masks are scaled, or hidden, too
+            if any(dtype.itemsize < fake(node).dtype.itemsize for dtype in casts):
+                return None  # a cast makes -infinity of a mask's numbers
             node = _without_mask(node, masks)
         elif (found := hidden_in(node)) is not None:
             if scale != 1 or hidden is not None or masks:
                 return None
             node, hidden = found
-            if _as_held(hidden.fill, before) != hidden.fill:
-                return None  # a cast after it changes the number
+            if any(_rounded(hidden.fill, dtype) != hidden.fill for dtype in casts):
+                return None  # a cast changes the number
         else:
             return None
 

@@ -102,9 +102,9 @@ def _mask(ctx: Lowering, node: fx.Node, mask: TensorValue | None, q: View, k: Vi
 def _expanded(ctx: Lowering, node: fx.Node, mask: TensorValue, sizes: Sequence[Expr]) -> View:
     """A mask as a view of the shape of the scores; what is copied is not expanded."""
     own = mask.sizes
-    if own and own[-1] == 1 and sizes[-1] != 1:
+    if not own or (own[-1] == 1 and sizes[-1] != 1):
         dims = (*own[:-1], sizes[-1])
-        mask = mask.view(dims, (*point(loop_dims(dims))[:-1], ZERO))
+        mask = mask.view(dims, (*point(loop_dims(dims))[:-1], ZERO) if own else ())
     view = ctx.with_rows(node, mask)
     missing = len(sizes) - len(own)
     strides = [
