@@ -1,6 +1,7 @@
 """A multiplication or addition after a convolution or linear, by a number or per channel, goes into its weights.
 
-layer(x) * s, layer(x) / s, layer(x) + t, layer(x) - t  ->  layer'(x), for numbers and static tensors s, t
+layer(x) * s, layer(x) / n, layer(x) + t, layer(x) - t  ->  layer'(x), for numbers n and numbers or static tensors s, t
+(a divisor that is a tensor may be 0: weights would be infinite)
 Frozen batch norms, layer scales and biases that are added by hand have this form.
 """
 
@@ -45,10 +46,12 @@ def _fold(graph: fx.Graph, node: fx.Node, weights: Collection[fx.Node]) -> bool:
             continue
         if not _fits(operand, layer, fake(value).dim(), weights):
             continue
+        if node.target is _DIVIDE and not is_number(operand):
+            continue
         with graph.inserting_before(node):
             amount = _per_channel(graph, operand, layer)
             if node.target is _DIVIDE:
-                amount = 1.0 / amount if is_number(amount) else add(graph, aten.reciprocal.default, amount)
+                amount = 1.0 / amount
             if node.target is _SUBTRACT:
                 amount = -amount if is_number(amount) else add(graph, aten.neg.default, amount)
         scales = node.target in (_MULTIPLY, _DIVIDE)

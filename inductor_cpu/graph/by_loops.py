@@ -32,6 +32,8 @@ def multiply_by_loops(graph: fx.Graph, product: fx.Node, weight_is_static: bool 
     value = fake(product)
     if value.dtype != torch.float32:
         total = add(graph, aten._to_copy.default, total, dtype=value.dtype, value=value)
+    else:
+        total.meta["val"] = value  # with the product's strides
     product.replace_all_uses_with(total)
 
 

@@ -59,6 +59,10 @@ class Quantized:
     zero: Any
 
 
+#: Sums of so many products of bytes are numbers of 32 bits, whatever the bytes and zero points are.
+MOST_PRODUCTS = (2**31 - 1) // (255 * 128)
+
+
 def multiply_as_integers(gm: fx.GraphModule, weights: frozenset[fx.Node], micro_kernel: MicroKernelChoice) -> int:
     """Replace linears of dequantized values with products of integers; returns how many."""
     count = 0
@@ -66,6 +70,8 @@ def multiply_as_integers(gm: fx.GraphModule, weights: frozenset[fx.Node], micro_
         bias, x, weight = product_operands(node)
         sizes = (*fake(node).shape, *fake(weight).shape)
         if node.kwargs or weight not in weights or any(isinstance(s, int) and s == 0 for s in sizes):
+            continue
+        if fake(weight).shape[0] > MOST_PRODUCTS:
             continue
         with gm.graph.inserting_before(node):
             columns = fake(weight).shape[1]
@@ -151,9 +157,14 @@ def product_of_scales(graph: fx.Graph, first: Any, second: Any) -> Any:
         first, second = second, first
     if not isinstance(first, fx.Node):
         return float(first) * float(second)
-    if fake(first).dtype != _F32:
-        first = add(graph, aten._to_copy.default, first, dtype=_F32)
-    return add(graph, aten.mul.Tensor, first, second)
+    # Those that are computed from a tensor are doubles.
+    floats = [
+        add(graph, aten._to_copy.default, scale, dtype=_F32)
+        if isinstance(scale, fx.Node) and fake(scale).dtype != _F32
+        else scale
+        for scale in (first, second)
+    ]
+    return add(graph, aten.mul.Tensor, *floats)
 
 
 # -- the operators themselves ----------------------------------------------------------------------------------------
@@ -195,7 +206,8 @@ def _dequantize(graph: fx.Graph, node: fx.Node, x: fx.Node, scale: float, zero: 
 def _dequantize_channels(
     graph: fx.Graph, node: fx.Node, x: fx.Node, scales: fx.Node, zeros: fx.Node | None, axis: int, *_: Any
 ) -> fx.Node:
-    sizes = [-1 if d == axis else 1 for d in range(fake(x).dim())]
+    rank = fake(x).dim()
+    sizes = [-1 if d == axis % rank else 1 for d in range(rank)]
     if zeros is not None:
         x = add(graph, aten.sub.Tensor, x, add(graph, aten.reshape.default, zeros, sizes))
     return add(graph, aten.mul.Tensor, x, add(graph, aten.reshape.default, scales, sizes))

@@ -17,6 +17,7 @@ from torch import fx
 
 from inductor_cpu.graph.convolution import is_matrix_product
 from inductor_cpu.graph.decomposed import (
+    MOST_PRODUCTS,
     PER_CHANNEL,
     PER_TENSOR,
     Quantized,
@@ -50,6 +51,8 @@ def convolve_as_integers(gm: fx.GraphModule, weights: frozenset[fx.Node], micro_
 def choose(micro_kernel: MicroKernelChoice, conv: fx.Node, x: Quantized) -> str | None:
     """The micro kernel for a convolution of 8-bit integers by int8."""
     shape, kernel = fake(conv).shape, fake(args_of(conv)[1]).shape
+    if kernel[1:].numel() > MOST_PRODUCTS:
+        return None
     rows = shape[0] * shape[2] * shape[3]
     known = rows if isinstance(rows, int) else None
     return micro_kernel(known, kernel[1:].numel(), kernel[0], fake(x.value).dtype, torch.int8)

@@ -219,6 +219,8 @@ def _depends_on_strides(node: fx.Node) -> bool:
         return getattr(node.target, "__module__", "") not in ("_operator", "builtins")
     if node.target.namespace not in _OUR_OPERATORS or node.target._schema.name in (*_BY_STORAGE, *_ATTENTION):
         return True
+    if node.target in (aten.view_as_complex.default, aten.view.dtype):  # errors for other strides
+        return True
     if node.target is aten.index.Tensor:  # new sizes come of masks only
         return any(index is not None and fake(index).dtype in MASKS for index in args_of(node)[1])
     return any(tag in node.target.tags for tag in _SIZES_FROM_DATA)

@@ -20,7 +20,19 @@ import torch
 from torch import fx
 
 from inductor_cpu.graph.decomposed import PER_TENSOR, name_of
-from inductor_cpu.graph.edit import RESHAPES, TRANSPOSES, add, args_of, aten, fake, is_call, only_user, view_again
+from inductor_cpu.graph.edit import (
+    RESHAPES,
+    TRANSPOSES,
+    add,
+    args_of,
+    aten,
+    copy_with_strides,
+    fake,
+    is_call,
+    only_user,
+    view_again,
+)
+from inductor_cpu.graph.weights import escapes
 
 _MAX_POOL = aten.max_pool2d_with_indices.default
 _VIEWS = (*RESHAPES, *TRANSPOSES, aten.squeeze.dim, aten.unsqueeze.default, aten.slice.Tensor)
@@ -57,6 +69,8 @@ def keep_bytes(gm: fx.GraphModule) -> int:
             value = _bytes(gm.graph, x, grid)
             if low > grid.limits[0] or high < grid.limits[1]:
                 value = add(gm.graph, aten.clamp.default, value, low, high)
+            elif _is_view(x) and (escapes(node) or fake(value).stride() != fake(node).stride()):
+                value = copy_with_strides(gm.graph, node, value, fake(node).stride())
         node.replace_all_uses_with(value)
         count += 1
     gm.graph.eliminate_dead_code()
@@ -81,6 +95,13 @@ def _is_on(x: Any, grid: _Grid) -> bool:
     if is_call(x, (aten.cat.default,)):
         return all(_is_on(part, grid) for part in args_of(x)[0])
     return (_is_pooled(x) or is_call(x, (aten.relu.default, *_VIEWS))) and _is_on(_source(x), grid)
+
+
+def _is_view(x: Any) -> bool:
+    """Whether the bytes of a value lie where those of its source do."""
+    while is_call(x, _VIEWS):
+        x = args_of(x)[0]
+    return name_of(x) in PER_TENSOR
 
 
 def _is_pooled(x: fx.Node) -> bool:

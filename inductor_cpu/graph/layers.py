@@ -72,6 +72,8 @@ def _plain_layer(node: Any, weights: Collection[fx.Node]) -> Layer | None:
         return None
     if is_cast_of_bytes(weight):
         return None  # what is scaled would no longer be bytes
+    if fake(weight).dtype not in (torch.float32, torch.float64, torch.bfloat16):
+        return None  # f16 has few exponents: what is scaled may be subnormal, or infinite
     static = weight in weights and (bias is None or bias in weights) and not rounds_twice(weight)
     batched = not is_call(node, (aten.convolution.default,)) or fake(args_of(node)[0]).dim() == fake(weight).dim()
     return Layer(node, channels, dim) if static and batched and isinstance(channels, int) else None
@@ -159,7 +161,8 @@ def _shifted(
         total = shift if total is None else add(graph, aten.add.Tensor, total, shift)
     elif shift is not None:
         if total is None:
-            total = add(graph, aten.new_full.default, like, [channels], shift, dtype=torch.float32)
+            dtype = torch.float64 if fake(like).dtype == torch.float64 else torch.float32
+            total = add(graph, aten.new_full.default, like, [channels], shift, dtype=dtype)
         else:
             total = add(graph, aten.add.Tensor, total, shift)
     assert total is not None

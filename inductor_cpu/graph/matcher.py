@@ -15,11 +15,12 @@ from typing import Any, Literal, Union
 import torch
 from torch import fx
 
-from inductor_cpu.graph.edit import args_of, is_call
+from inductor_cpu.graph.edit import args_of, fake, is_call
 
 aten = torch.ops.aten
 
-_TOLERANCE = 1e-4
+#: Relative, of a formula's constants, which programs write with few digits; of float64 they count.
+_TOLERANCE, _TOLERANCE_OF_DOUBLES = 1e-4, 1e-12
 
 #: Function name -> the operators that compute it from one tensor and no further arguments.
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
@@ -118,7 +119,7 @@ def _match(pattern: Pattern, node: Any, x: fx.Node | None) -> Iterator[_Found]:
     else:
         for deep in (True, False):
             number, parts, nodes = _flatten(pattern.kind, node, deep)
-            if len(parts) == len(pattern.parts) and nodes and _close(number, pattern.number):
+            if len(parts) == len(pattern.parts) and nodes and _close(number, pattern.number, node):
                 for order in permutations(parts):
                     for found, more in _match_all(pattern.parts, order, x):
                         yield found, nodes | more
@@ -133,8 +134,9 @@ def _match_all(patterns: tuple[Pattern, ...], nodes: tuple[Any, ...], x: fx.Node
             yield last, used | more
 
 
-def _close(a: float, b: float) -> bool:
-    return abs(a - b) <= _TOLERANCE * max(abs(a), abs(b))
+def _close(a: float, b: float, node: fx.Node) -> bool:
+    tolerance = _TOLERANCE_OF_DOUBLES if fake(node).dtype == torch.float64 else _TOLERANCE
+    return abs(a - b) <= tolerance * max(abs(a), abs(b))
 
 
 def _called(name: str, node: fx.Node) -> tuple[Any, set[fx.Node]] | None:

@@ -32,7 +32,7 @@ UNARY: dict[Any, Callable[..., PostOp | None]] = {
     aten.hardswish.default: lambda: PostOp("hardswish"),
     aten.hardsigmoid.default: lambda: PostOp("hardsigmoid"),
     aten.leaky_relu.default: lambda slope=0.01: PostOp("leaky_relu", (float(slope),)),
-    aten.hardtanh.default: lambda low=-1.0, high=1.0: PostOp("hardtanh", (float(low), float(high))),
+    aten.hardtanh.default: lambda low=-1.0, high=1.0: _clamp(low, high),
     aten.relu6.default: lambda: PostOp("hardtanh", (0.0, 6.0)),
     aten.clamp.default: lambda low=None, high=None: _clamp(low, high),
     aten.gelu.default: lambda approximate="none": PostOp("gelu", (), approximate),
@@ -40,7 +40,7 @@ UNARY: dict[Any, Callable[..., PostOp | None]] = {
 
 
 def _clamp(low: Any, high: Any) -> PostOp | None:
-    if not isinstance(low, (int, float)) or not isinstance(high, (int, float)):
+    if not isinstance(low, (int, float)) or not isinstance(high, (int, float)) or not low <= high:
         return None
     return PostOp("hardtanh", (float(low), float(high)))
 

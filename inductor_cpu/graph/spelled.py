@@ -75,7 +75,8 @@ def _join_clamps(graph: fx.Graph, node: fx.Node) -> bool:
     x = args_of(node)[0]
     inner = clamp_bounds(x)
     if low is None and high is not None and inner is not None and inner[1] is None and only_user(x) is node:
-        low, x = inner[0], args_of(x)[0]
+        before = args_of(x)[0]
+        low, x = (inner[0], before) if fake(before).dtype == fake(node).dtype else (low, x)
     if low is not None and high is not None and node.target is not aten.hardtanh.default and low <= high:
         target, args = aten.hardtanh.default, [low, high]
     elif low == 0 and high is None and node.target is not aten.relu.default:
@@ -89,7 +90,8 @@ def _join_clamps(graph: fx.Graph, node: fx.Node) -> bool:
 
 
 def _leaky_relu(graph: fx.Graph, node: fx.Node) -> bool:
-    """where(x > 0, x, x * slope), and max(x, x * slope) with a slope from 0 to 1."""
+    """where(x > 0, x, x * slope), and max(x, x * slope) with a slope up to 1; 0 would make NaN of
+    infinity."""
     if is_call(node, (aten.where.self,)):
         condition, x, scaled = args_of(node)
         if not is_call(condition, (aten.gt.Scalar, aten.ge.Scalar)) or args_of(condition) != (x, 0):
@@ -101,7 +103,7 @@ def _leaky_relu(graph: fx.Graph, node: fx.Node) -> bool:
         if slope is None:
             x, scaled = scaled, x
             slope = _slope(scaled, x)
-        slope = slope if slope is not None and 0 <= slope <= 1 else None
+        slope = slope if slope is not None and 0 < slope <= 1 else None
     else:
         return False
     if slope is None or not is_floating(node) or fake(x).dtype != fake(node).dtype:

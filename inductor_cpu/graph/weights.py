@@ -150,6 +150,10 @@ def mutated_inputs(gm: fx.GraphModule) -> set[fx.Node]:
     return found
 
 
+#: Namespaces whose operators give the same for the same arguments; those of a program may count, or draw numbers.
+_PURE = ("aten", "prims", "mkldnn", "icpu", "quantized_decomposed")
+
+
 def grow(gm: fx.GraphModule, known: dict[fx.Node, None]) -> None:
     """Add to `known`, in order, every node that depends on `known` nodes only."""
     for node in gm.graph.nodes:
@@ -161,7 +165,7 @@ def grow(gm: fx.GraphModule, known: dict[fx.Node, None]) -> None:
             continue
         if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
             continue
-        if torch.Tag.nondeterministic_seeded in node.target.tags:
+        if torch.Tag.nondeterministic_seeded in node.target.tags or node.target.namespace not in _PURE:
             continue
         inputs = node.all_input_nodes
         if inputs and all(n in known for n in inputs):

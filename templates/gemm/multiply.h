@@ -378,6 +378,7 @@ inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, cons
 template <class Micro, class MakeRows>
 inline void multiply_blocks(const Sizes& g, const typename Micro::Weight* b, int limit, const MakeRows& rows,
                             const Epilogue<typename Micro::Sum>& epilogue) {
+  if (g.rows <= 0 || g.columns <= 0) return;
   const int threads = threads_for(g.rows * g.columns * g.depth / 64, kThreadWork, limit);
   const int64_t panels = ceil_div(g.columns, Micro::kColumns);
   const Blocks all = blocks_of<Micro>(g);

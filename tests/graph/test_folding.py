@@ -128,8 +128,8 @@ class WithWeights(nn.Module):
 )
 @pytest.mark.parametrize(
     "then",
-    [lambda y, w: y * w, lambda y, w: w + y, lambda y, w: y - w, lambda y, w: y / w, lambda y, w: y * 0.25 + w],
-    ids=["y * w", "w + y", "y - w", "y / w", "y / 4 + w"],
+    [lambda y, w: y * w, lambda y, w: w + y, lambda y, w: y - w, lambda y, w: y * 0.25 + w],
+    ids=["y * w", "w + y", "y - w", "y / 4 + w"],
 )
 def test_scale_or_shift_by_weights_is_folded(
     layer: Callable[[], nn.Module], shape: tuple[int, ...], x: tuple[int, ...], then: Any

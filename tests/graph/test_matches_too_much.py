@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # registers its operators
 import torch.nn.functional as F
 from torch import nn
 
@@ -16,6 +17,7 @@ from tests.e2e.support import compile_counted
 Tensor = torch.Tensor
 
 BATCH, HEADS, ROWS, WIDTH = 2, 3, 40, 32
+QUANTIZED = torch.ops.quantized_decomposed
 LEAST = torch.finfo(torch.float32).min
 
 
@@ -247,11 +249,82 @@ def test_an_operator_of_the_program_runs_at_every_call() -> None:
     assert len(calls) == 3
 
 
+def quantized(x: Tensor, low: int = -128, high: int = 127) -> Tensor:
+    scale, zero = QUANTIZED.choose_qparams.tensor(x, low, high, 1e-5, torch.int8)
+    numbers = QUANTIZED.quantize_per_tensor.tensor(x, scale, zero, low, high, torch.int8)
+    return QUANTIZED.dequantize_per_tensor.tensor(numbers, scale, zero, low, high, torch.int8)
+
+
+class Dynamic(nn.Module):
+    """A linear whose input is quantized by its own range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-127, 128, (48, 64), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(48) / 100)
+        self.register_buffer("zeros", torch.zeros(48, dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = QUANTIZED.dequantize_per_channel(self.weight, self.scales, self.zeros, 0, -128, 127, torch.int8)
+        return F.linear(quantized(x), weight)
+
+
+def test_scales_that_are_doubles_give_floats() -> None:
+    check(Dynamic(), torch.randn(9, 64), rtol=1e-4, atol=1e-4)
+
+
+def test_more_products_than_a_number_of_32_bits_holds() -> None:
+    depth = 70000
+
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", torch.full((16, depth), 127, dtype=torch.int8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            weight = QUANTIZED.dequantize_per_tensor(self.weight, 0.01, 0, -128, 127, torch.int8)
+            numbers = QUANTIZED.quantize_per_tensor(x, 0.01, 0, 0, 255, torch.uint8)
+            return F.linear(QUANTIZED.dequantize_per_tensor(numbers, 0.01, 0, 0, 255, torch.uint8), weight)
+
+    check(Deep(), torch.full((4, depth), 9.0))
+
+
+@pytest.mark.parametrize("change", [lambda q: q, lambda q: q[:, 1:5], lambda q: q.t()], ids=["all", "part", "turned"])
+def test_bytes_that_are_kept_share_no_memory(change: Callable[[Tensor], Tensor]) -> None:
+    layer = nn.Linear(8, 8)
+
+    def function(q: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        floats = change(QUANTIZED.dequantize_per_tensor(q, 0.1, 0, -128, 127, torch.int8))
+        result, y = QUANTIZED.quantize_per_tensor(floats, 0.1, 0, -128, 127, torch.int8), layer(x)
+        q.add_(1)
+        return result, y
+
+    compiled, _ = compile_counted(function)
+    q, x = torch.randint(-9, 9, (4, 8), dtype=torch.int8), torch.randn(3, 8)
+    mine, own = q.clone(), q.clone()
+    with torch.no_grad():
+        (result, _), (wanted, _) = compiled(mine, x), function(own, x)
+    assert torch.equal(result, wanted)
+    assert result.stride() == wanted.stride()
+    assert torch.equal(mine, own)
+    assert result.untyped_storage().data_ptr() != mine.untyped_storage().data_ptr()
+
+
+def test_a_product_of_depth_1_lies_as_in_eager_mode() -> None:
+    x, w = torch.randn(3, 5, 4).permute(2, 1, 0)[:, :, :1], torch.randn(7, 4).t().unsqueeze(1)
+    compiled, _ = compile_counted(lambda x, w: (torch.bmm(x, w), torch.as_strided(torch.bmm(x, w), (4, 5), (35, 1), 3)))
+    for result, wanted in zip(
+        compiled(x, w), (torch.bmm(x, w), torch.bmm(x, w).as_strided((4, 5), (35, 1), 3)), strict=True
+    ):
+        assert result.stride() == wanted.stride()
+        torch.testing.assert_close(result, wanted)
+
+
 def test_a_negative_axis_of_scales() -> None:
     import torch.ao.quantization.fx._decomposed  # noqa: PLC0415
 
     def function(w: Tensor, s: Tensor, z: Tensor) -> Tensor:
-        return torch.ops.quantized_decomposed.dequantize_per_channel(w, s, z, -1, -128, 127, torch.int8) * 1.5
+        return QUANTIZED.dequantize_per_channel(w, s, z, -1, -128, 127, torch.int8) * 1.5
 
     check(function, torch.randint(-127, 127, (24, 16), dtype=torch.int8), torch.rand(16), torch.zeros(16).long())
 
