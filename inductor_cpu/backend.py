@@ -139,8 +139,12 @@ def _differentiate(
 
 
 def _split(config: Config, gm: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """The forward and the backward graph of one of both directions."""
-    done = run_joint_passes(gm, functools.partial(attention_kernel, config))
+    """The forward and the backward graph of one of both directions. Raises VisibleInternalError if a pass fails."""
+    try:
+        done = run_joint_passes(gm, functools.partial(attention_kernel, config))
+    except Exception as error:
+        defect = InternalError("graph", f"{type(error).__name__}: {error}")
+        raise VisibleInternalError(defect, inspect.currentframe()) from error
     forward, backward = min_cut_rematerialization_partition(gm, *args, **kwargs)
     forward.meta[DONE_BEFORE] = done
     lengthen_positions(backward)

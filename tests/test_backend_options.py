@@ -106,6 +106,15 @@ def test_internal_error_reaches_the_program_with_its_stage(monkeypatch: pytest.M
     assert (caught.value.stage, caught.value.dump) == ("schedule", "/dumps/7")
 
 
+def test_a_pass_over_both_directions_that_fails_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("two owners")
+
+    monkeypatch.setattr(backend, "run_joint_passes", fail)
+    with pytest.raises(inductor_cpu.InternalError, match=r"stage 'graph': ValueError: two owners"):
+        torch.compile(double, backend="icpu")(torch.ones(3, requires_grad=True))
+
+
 def test_forward_and_backward_are_compiled_apart_with_the_same_settings(recorder: Recorder) -> None:
     model = torch.nn.Linear(3, 2)
     x = torch.randn(4, 3, requires_grad=True)
