@@ -58,3 +58,22 @@ def test_a_nan_of_f16_with_all_bits_is_nan_as_bf16(simdlen: int | None) -> None:
         options={"cpp.simdlen": simdlen},
     )
     assert all(result.isnan().all() for result in compiled(x, one))
+
+
+def test_an_input_with_the_negative_bit_is_read_and_written_with_its_sign() -> None:
+    """Its memory holds the other sign, and no guard of Dynamo's tells it from a plain tensor."""
+    z = torch.randn(4, 9, dtype=torch.complex64)
+
+    def f(x: Tensor) -> Tensor:
+        result = x * 2
+        x.add_(1)
+        return result
+
+    compiled, _ = compile_counted(f)
+    for view in (lambda z: z.imag, lambda z: z.conj().imag, lambda z: z.conj().imag[:, 2:3].expand(4, 5)):
+        read = view(z)
+        torch.testing.assert_close(compile_counted(lambda x: x * 2 - x.sum())[0](read), read * 2 - read.sum())
+    mine, eager = z.clone(), z.clone()
+    torch.testing.assert_close(compiled(mine.imag), f(eager.imag))
+    torch.testing.assert_close(compiled(mine.conj().imag), f(eager.conj().imag))
+    torch.testing.assert_close(mine, eager)

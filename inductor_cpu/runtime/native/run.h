@@ -69,8 +69,13 @@ class Frame {
     record_ = plan_.force_profile || at::hasCallbacks();
     std::optional<DispatchGuard> guard;
     if (plan_.dispatches) guard.emplace();
+    const auto negated = resolve_negated();
     for (const Instruction& instruction : plan_.instructions) {
       std::visit([this](const auto& step) { this->step(step); }, instruction);
+    }
+    for (const auto& [given, resolved] : negated) {
+      DispatchGuard below;
+      if (!given.equal(resolved)) given.copy_(resolved); // the graph has changed its input
     }
   }
 
@@ -93,6 +98,20 @@ class Frame {
 
  private:
   using Sizes = c10::SmallVector<int64_t, 8>;
+
+  // Kernels read memory, where an input with the negative bit (`z.conj().imag`) has the other sign: they get a copy.
+  // Returns such inputs with their copies.
+  std::vector<std::pair<at::Tensor, at::Tensor>> resolve_negated() {
+    std::vector<std::pair<at::Tensor, at::Tensor>> found;
+    for (const LoadInput& input : plan_.tensor_inputs) {
+      if (C10_LIKELY(!tensor(input.slot).is_neg())) continue;
+      DispatchGuard below;
+      const at::Tensor given = tensor(input.slot);
+      slots_[input.slot] = copy_of(given, given.sizes(), given.strides());
+      found.emplace_back(given, tensor(input.slot));
+    }
+    return found;
+  }
 
   static PyObject* at_position(c10::ArrayRef<PyObject*> inputs, int64_t position) {
     if (position < 0 || position >= static_cast<int64_t>(inputs.size())) {
@@ -216,14 +235,7 @@ class Frame {
     // A result that aliases arena memory would change when its place is used again.
     same = same && !(arena_storage_ && given.storage().is_alias_of(arena_storage_));
     if (same || given.numel() == 0) return;
-    at::Tensor copy = at::detail::empty_strided_cpu(sizes, strides, given.scalar_type());
-    at::Tensor from = given, to = copy;
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      if (strides[i] != 0) continue; // one element stands for all of an expanded dimension
-      from = from.narrow(int64_t(i), 0, 1), to = to.narrow(int64_t(i), 0, 1);
-    }
-    to.copy_(from);
-    slots_[s.slot] = std::move(copy);
+    slots_[s.slot] = copy_of(given, sizes, strides);
   }
 
   void step(const Guard& s) { zones_.add(s.label, arena_ + value(s.offset), value(s.bytes), plan_.redzone); }
@@ -237,6 +249,17 @@ class Frame {
       }
       slots_[slot].reset();
     }
+  }
+
+  static at::Tensor copy_of(const at::Tensor& given, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+    at::Tensor copy = at::detail::empty_strided_cpu(sizes, strides, given.scalar_type());
+    at::Tensor from = given, to = copy;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      if (strides[i] != 0) continue; // one element stands for all of an expanded dimension
+      from = from.narrow(int64_t(i), 0, 1), to = to.narrow(int64_t(i), 0, 1);
+    }
+    to.copy_(from);
+    return copy;
   }
 
   static at::Tensor over(
