@@ -190,7 +190,7 @@ class _GraphCompiler:
                 kind=self.kind,
                 config=self.config,
                 trace=trace,
-                static_inputs=_static_inputs(self.kind),
+                static_inputs=_static_inputs(self.kind, gm),
                 free_results=_free_results(self.kind),
                 updates=_updates(self.kind),
             )
@@ -229,12 +229,14 @@ def _graph_name(kind: str) -> str:
     return kind if compile_id is None else f"{kind}_{compile_id}".replace("/", "_")
 
 
-def _static_inputs(kind: Kind) -> frozenset[int]:
+def _static_inputs(kind: Kind, gm: fx.GraphModule) -> frozenset[int]:
     """Positions of the graph inputs that are parameters or buffers: the same tensors at every call."""
     context = TracingContext.try_get()
     if kind == "backward" or context is None or context.fw_metadata is None:
         return frozenset()
-    return frozenset(context.fw_metadata.static_input_indices)
+    # Tokens of effects come first there; they were inputs, and the graph makes them itself.
+    tokens = len(gm.graph.find_nodes(op="call_function", target=torch.ops.prims._make_token.default))
+    return frozenset(k - tokens for k in context.fw_metadata.static_input_indices if k >= tokens)
 
 
 def _free_results(kind: Kind) -> frozenset[int] | None:

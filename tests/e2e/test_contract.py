@@ -264,3 +264,18 @@ def test_what_eager_refuses_raises_the_same_error(function: Callable[[Tensor], T
     compiled, _ = compile_counted(function)
     with pytest.raises(RuntimeError, match=re.escape(str(eager.value).split("\n", maxsplit=1)[0][:40])):
         compiled(x)
+
+
+def test_inputs_beside_an_operator_with_effects_are_not_taken_for_weights() -> None:
+    weight = torch.nn.Linear(16, 16, bias=False).requires_grad_(False).weight
+
+    def f(x: Tensor) -> tuple[Tensor, Tensor]:
+        return weight.inverse().sum() + (x.exp() + 1).cumsum(0), x + 1
+
+    compiled, _ = compile_counted(f)
+    with torch.inference_mode():
+        x = torch.randn(16, 16)
+        for _ in range(3):
+            x.copy_(torch.randn(16, 16))
+            for result, wanted in zip(compiled(x), f(x), strict=True):
+                torch.testing.assert_close(result, wanted, rtol=1e-3, atol=1e-3)
