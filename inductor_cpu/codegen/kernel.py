@@ -6,6 +6,7 @@ import re
 
 from inductor_cpu.codegen.analysis import STAGE, Facts
 from inductor_cpu.codegen.cxx import ELEMENT
+from inductor_cpu.codegen.empty import return_if_empty
 from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.codegen.product import emit_product, headers_of
@@ -47,6 +48,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
         _parameters(kernel, writer)
         loops = Loops(Facts(kernel, choices.tiling), writer, choices)
         if loops.values.needs_status:
+            return_if_empty(loops.facts, loops.values, writer)
             writer.line("icpu::Status status;")
         if kernel.product is None:
             loops.emit()

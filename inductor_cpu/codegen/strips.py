@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.cxx import ELEMENT
+from inductor_cpu.codegen.empty import return_if_empty
 from inductor_cpu.codegen.kernel import DEFAULT, check_kernel, comment, headers
 from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.product import emit_product
@@ -47,6 +48,8 @@ def generate_strips(strips: Strips, target: Target, choices: Choices = DEFAULT) 
         if fails:
             writer.line("icpu::Status status;")
         for number, kernel in enumerate(kernels):
+            facts = Facts(kernel, tiling=False)
+            return_if_empty(facts, Values(facts, writer, choices, tables=False), writer)
             if kernel.listed is not None:
                 _list_points(strips, number, kernel, kernel.listed, writer, choices)
         writer.line(f"const int threads = {choices.threads_for(str(work))};")

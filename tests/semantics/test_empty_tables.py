@@ -1,0 +1,72 @@
+"""Indices into dimensions without elements, also where only the call decides that there are none: eager's error, or
+eager's empty result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from tests.e2e.support import compile_counted
+from tests.semantics.support import Tensor, cases, check
+
+ZEROS = torch.zeros(2, dtype=torch.int64)
+NONE = torch.empty(0, dtype=torch.int64)
+GRID = torch.zeros(2, 7, dtype=torch.int64)
+
+Case = tuple[Callable[..., Any], tuple[Any, ...]]
+
+CASES: dict[str, Case] = {
+    "index": (lambda x, i: x[i], (torch.empty(0, 7), ZEROS)),
+    "index by nothing": (lambda x, i: x[i], (torch.empty(0, 7), NONE)),
+    "gather": (lambda x, i: x.gather(0, i), (torch.empty(0, 7), GRID)),
+    "scatter": (lambda x, i, s: x.scatter(0, i, s), (torch.empty(0, 7), GRID, torch.ones(2, 7))),
+    "no classes": (functional.cross_entropy, (torch.empty(2, 0), ZEROS)),
+    "concatenate with nothing": (lambda x, i, y: torch.cat([x[i], y]), (torch.empty(0), NONE, torch.ones(5))),
+}
+
+#: Refused by eager mode as well, with another error, or (index_add) taken for nothing to do.
+REFUSED: dict[str, Case] = {
+    "embedding": (lambda w, i: functional.embedding(i, w), (torch.empty(0, 7), ZEROS)),
+    "index_add": (lambda x, i, s: x.index_add(0, i, s), (torch.empty(0, 7), ZEROS, torch.ones(2, 7))),
+    "index_fill": (lambda x, i: x.index_fill(0, i, 2.0), (torch.empty(0, 7), ZEROS)),
+}
+
+MORE: dict[str, Case] = {
+    "columns": (lambda x, i: x[:, i], (torch.empty(3, 0), ZEROS)),
+    "index_select": (lambda x, i: x.index_select(1, i), (torch.empty(3, 0), ZEROS)),
+    "index_put": (lambda x, i, s: x.index_put((i,), s), (torch.empty(0, 7), ZEROS, torch.ones(2, 7))),
+    "index_put adds": (lambda x, i, s: x.index_put((i,), s, True), (torch.empty(0, 7), ZEROS, torch.ones(2, 7))),
+    "scatter_add": (lambda x, i, s: x.scatter_add(0, i, s), (torch.empty(0, 7), GRID, torch.ones(2, 7))),
+    "take_along_dim": (lambda x, i: x.take_along_dim(i, 0), (torch.empty(0, 7), GRID)),
+    "a sum": (lambda x, i: x[i].sum(0), (torch.empty(0, 7), ZEROS)),
+    "a sum of nothing": (lambda x, i: x[i].sum(0), (torch.empty(0, 7), NONE)),
+    "a pad of nothing": (lambda x, i: functional.pad(x[i], (1, 1)), (torch.empty(0), NONE)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", cases(CASES, MORE))
+def test_index_into_an_empty_dimension(name: str, dynamic: bool) -> None:
+    function, arguments = (CASES | MORE)[name]
+    check(function, lambda: [x.clone() for x in arguments], dynamic=dynamic)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_index_into_an_empty_dimension_is_an_error(name: str) -> None:
+    function, arguments = REFUSED[name]
+    compiled, _ = compile_counted(function, dynamic=True)
+    with pytest.raises((IndexError, RuntimeError), match="index out of range"):
+        compiled(*arguments)
+
+
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+@pytest.mark.parametrize("positive", [False, True])
+def test_index_into_a_dimension_whose_size_depends_on_data(positive: bool) -> None:
+    def chosen(x: Tensor, i: Tensor) -> Tensor:
+        return x[x > 0][i] * 2
+
+    check(chosen, lambda: (torch.ones(5) if positive else -torch.ones(5), torch.tensor([0, 0, 1])))
