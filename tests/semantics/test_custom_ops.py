@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._higher_order_ops.effects import _register_effectful_op
 from torch._library.effects import EffectType
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.e2e.support import compile_counted
 from tests.semantics.support import Tensor, cases, check
@@ -233,3 +234,65 @@ def test_wrapped_function_is_allowed_in_the_graph() -> None:
         return x * 2 + 1
 
     check(lambda x, y: opaque(x) * y, pair, fullgraph=True)
+
+
+class Pair(torch.Tensor):
+    """A tensor made of two, which only the dispatcher's Python key can add up."""
+
+    @staticmethod
+    def __new__(cls, a: Tensor, b: Tensor) -> Pair:
+        return torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype)  # type: ignore[attr-defined,no-any-return]
+
+    def __init__(self, a: Tensor, b: Tensor) -> None:
+        self.a, self.b = a, b
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        sides = [[getattr(x, side) if isinstance(x, Pair) else x for x in args] for side in "ab"]
+        return Pair(func(*sides[0]), func(*sides[1]))
+
+
+class Counting(TorchDispatchMode):
+    """Counts the operators that it sees."""
+
+    seen = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen += 1
+        return func(*args, **(kwargs or {}))
+
+
+def _by_subclass(x: Tensor) -> Tensor:
+    pair = Pair(x, x + 1) * 2
+    return pair.a + pair.b  # type: ignore[attr-defined,no-any-return]
+
+
+def _by_mode(x: Tensor) -> Tensor:
+    with Counting() as mode:
+        y = x * 2
+    return y + mode.seen
+
+
+def _by_compile(x: Tensor) -> Tensor:
+    return torch.compile(lambda y: y.sin() + 1, backend="icpu")(x)  # type: ignore[no-any-return]
+
+
+def _by_gradient(x: Tensor) -> Tensor:
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad((leaf * leaf).sum(), leaf)[0]
+
+
+_BODIES = {"subclass": _by_subclass, "mode": _by_mode, "compile": _by_compile, "gradient": _by_gradient}
+_LIBRARY = torch.library.Library("icpu_semantics_bodies", "DEF")
+for _name, _body in _BODIES.items():
+    _LIBRARY.define(f"{_name}(Tensor x) -> Tensor")
+    _LIBRARY.impl(_name, _body, "CPU")
+    torch.library.register_fake(f"icpu_semantics_bodies::{_name}", torch.empty_like, lib=_LIBRARY)
+
+
+@pytest.mark.parametrize("name", _BODIES)
+def test_what_an_operator_of_the_program_does_inside(name: str) -> None:
+    operator = getattr(torch.ops.icpu_semantics_bodies, name)
+    with torch.no_grad():
+        check(lambda x: operator(x * 2) + 1, lambda: (torch.randn(5),))

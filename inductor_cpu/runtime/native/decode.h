@@ -187,7 +187,7 @@ class Decoder {
     std::unordered_map<std::string, PyObject*> named;
     for (PyObject* pair : elements(kwargs)) named[as_string(elements(pair)[0])] = elements(pair)[1];
     const auto positional = elements(args);
-    NativeCall call{*op, {}};
+    NativeCall call{*op, !of_torch(name), {}};
     const ArgumentReader reader(markers_, slots_, plan_.registers);
     for (const c10::Argument& argument : op->schema().arguments()) {
       const size_t position = call.arguments.size();
@@ -208,6 +208,11 @@ class Decoder {
     if (!named.empty()) throw NotNative{"unknown argument " + named.begin()->first};
     if (positional.size() > call.arguments.size()) throw NotNative{"too many arguments"};
     return call;
+  }
+
+  static bool of_torch(const c10::OperatorName& name) {
+    const std::string space(name.getNamespace().value_or(""));
+    return space == "aten" || space == "prims" || space == "mkldnn" || space == "onednn" || space == "quantized";
   }
 
   PyTree tree(PyObject* value) const {

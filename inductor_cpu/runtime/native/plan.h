@@ -109,6 +109,7 @@ struct Argument {
 
 struct NativeCall {
   c10::OperatorHandle op;
+  bool of_program; // not one of torch's own
   std::vector<Argument> arguments;
 };
 

@@ -46,6 +46,17 @@ class NoModes {
   c10::impl::TorchDispatchModeTLS saved_;
 };
 
+// What the program has written itself, Python or C++, runs with the dispatch keys of the thread that called: it may make
+// tensors of its own classes, push modes, call compiled functions and take gradients. Still without grad mode.
+class ProgramGuard {
+ public:
+  explicit ProgramGuard(const c10::impl::LocalDispatchKeySet& caller) : keys_(caller) {}
+
+ private:
+  c10::impl::ForceDispatchKeyGuard keys_;
+  NoModes no_modes_;
+};
+
 class Frame {
  public:
   explicit Frame(const Plan& plan)
@@ -281,6 +292,8 @@ class Frame {
   void call(const NativeCall& native, const ExternCall& s) {
     stack_.clear();
     for (const Argument& argument : native.arguments) stack_.push_back(evaluate(argument));
+    std::optional<ProgramGuard> guard;
+    if (native.of_program) guard.emplace(caller_);
     native.op.callBoxed(stack_);
     size_t next = 0;
     for (c10::IValue& value : stack_) take(std::move(value), s, next);
@@ -350,7 +363,7 @@ class Frame {
 
   void call(const PythonCall& python, const ExternCall& s) {
     WithGil gil;
-    const NoModes hidden;
+    const ProgramGuard guard(caller_);
     Ref args = build(python.args), kwargs = build(python.kwargs);
     Ref value = Ref::steal(PyObject_Call(python.callable.get(), args.get(), kwargs.get()));
     size_t next = 0;
@@ -421,6 +434,7 @@ class Frame {
   c10::SmallVector<void*, 32> pointers_;
   c10::SmallVector<int64_t, 32> ints_;
   std::vector<c10::IValue> stack_;
+  const c10::impl::LocalDispatchKeySet caller_{c10::impl::tls_local_dispatch_key_set()};
   RedZones zones_;
   BlockPtr block_;
   c10::Storage arena_storage_;
