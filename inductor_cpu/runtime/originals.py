@@ -63,6 +63,11 @@ class Originals:
                 return None
             return found
 
+    def stood_for(self, state: tuple[Any, ...]) -> bool:
+        """Whether a weight that was in this state (as keys of packed copies have it) is dropped."""
+        with self._lock:
+            return any(self.find(w) is not None and d.state == state for w, d in list(self._dropped.items()))
+
     def why_kept(self, weight: torch.Tensor, native: Any) -> str | None:
         """Why a weight cannot be dropped; None when it can, or is already. native: the executor's module."""
         with self._lock:

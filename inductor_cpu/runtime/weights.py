@@ -38,36 +38,14 @@ class _Shared:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.tensors: weakref.WeakValueDictionary[tuple[Any, ...], torch.Tensor] = weakref.WeakValueDictionary()
-        self.sources: dict[tuple[Any, ...], list[weakref.ref[torch.Tensor]]] = {}
-
-    def find(self, key: tuple[Any, ...], sources: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """The tensor made from exactly these source objects in exactly this state."""
-        found = self.tensors.get(key)
-        known = self.sources.get(key, [])
-        if found is None or len(known) != len(sources):
-            return None
-        return found if all(ref() is source for ref, source in zip(known, sources, strict=True)) else None
-
-    def add(self, key: tuple[Any, ...], sources: Sequence[torch.Tensor], packed: torch.Tensor) -> None:
-        """Offer a tensor to other graphs."""
-        self.tensors[key] = packed
-        self.sources[key] = [weakref.ref(source) for source in sources]
-        for stale in [k for k in self.sources if k not in self.tensors]:
-            del self.sources[stale]
 
     def discard(self, keys: Iterable[tuple[Any, ...]]) -> None:
         """Offer these no longer."""
         for key in keys:
             self.tensors.pop(key, None)
-            self.sources.pop(key, None)
-
-    def after_fork(self) -> None:
-        """In the child: a thread that no longer exists may hold the lock."""
-        self.lock = threading.RLock()
 
 
 _SHARED = _Shared()
-os.register_at_fork(after_in_child=_SHARED.after_fork)
 
 
 @dataclass(frozen=True)
@@ -102,12 +80,12 @@ class PackedWeights:
         self._lock = threading.Lock()
         self._packed: list[torch.Tensor] | None = None
         self._keys: tuple[tuple[Any, ...], ...] = ()
-        self._owners: list[weakref.ref[torch.Tensor]] = []
+        self._owners: list[weakref.ref[torch.UntypedStorage]] = []
         _LIVE.add(self)
 
     def extend(self, inputs: list[Any]) -> None:
         """Append the packed weights to a graph's inputs, made again first if a weight has changed."""
-        # The check comes before the read: another thread stores the copies before it records what they were made from.
+        # The check comes before the read: another thread withdraws the old copies before it records the new state.
         packed = self._packed if self._guard.check(inputs) else None
         if packed is None:
             packed = self._refresh(inputs)
@@ -130,9 +108,7 @@ class PackedWeights:
         """Make every copy again at the next call, whatever the guard says, but for those of dropped weights alone,
         which nobody can have edited."""
         with self._lock, _SHARED.lock:
-            owners = dict(zip(self._sources, self._owners, strict=False))
-            dropped = {p for p, ref in owners.items() if (w := ref()) is not None and ORIGINALS.find(w) is not None}
-            _SHARED.discard(k for k, uses in zip(self._keys, self._uses, strict=False) if not dropped >= set(uses))
+            _SHARED.discard(key for key in self._keys if not all(map(ORIGINALS.stood_for, key[1:])))
             self._drop()
 
     def depends_on(self, storages: frozenset[StorageWeakRef]) -> bool:
@@ -149,6 +125,9 @@ class PackedWeights:
                 ORIGINALS.read(self, [inputs[p] for p in self._dropping.reads])
             changed = frozenset(self._guard.changed(inputs))
             previous, packed, keys, shelf = self._packed, [], [], Shelf()
+            # What another thread changes from here on differs from the record. Until then nobody finds the old copies.
+            self._packed = None
+            self._guard.record(inputs)
             for number, (uses, text) in enumerate(zip(self._uses, self._texts, strict=True)):
                 if previous is not None and not changed & set(uses):
                     packed.append(previous[number])
@@ -158,9 +137,12 @@ class PackedWeights:
                 keys.append((text, *map(_state, weights)))
                 packed.append(self._make(number, keys[-1], weights, shelf))
             self._watch([inputs[p] for p in self._sources])
+            changed = frozenset(self._guard.changed(inputs))
             self._packed, self._keys = packed, tuple(keys)
-            self._guard.record(inputs)
             self._drop_next = self._dropping is not None
+            if changed:
+                _SHARED.discard(key for key, uses in zip(keys, self._uses, strict=True) if changed & set(uses))
+                self._drop()
             return packed
 
     def _drop_originals(self, inputs: list[Any]) -> None:
@@ -171,12 +153,18 @@ class PackedWeights:
             packed = self._packed
             if packed is None or not self._guard.check(inputs):
                 return  # another thread was here
-            for position in self._droppable(inputs):
+            dropped = self._droppable(inputs)
+            self._owners = []
+            for position in dropped:
                 weight = inputs[position]
                 copies = [packed[k] for k, uses in enumerate(self._uses) if position in uses]
                 ORIGINALS.drop(weight, _state(weight), copies, self._dropping.native)
             self._drop_next = False
-            self._guard.record(inputs)
+            self._watch([inputs[p] for p in self._sources])
+            if dropped.issuperset(self._guard.changed(inputs)):
+                self._guard.record(inputs)
+            else:
+                self._drop()
 
     def _droppable(self, inputs: list[Any]) -> set[int]:
         """Positions of the weights that can be dropped. All that a copy was made from, or nothing of it: it can be made
@@ -194,16 +182,17 @@ class PackedWeights:
 
     def _make(self, number: int, key: tuple[Any, ...], weights: list[torch.Tensor], shelf: Shelf) -> torch.Tensor:
         with _SHARED.lock:
-            found = _SHARED.find(key, weights)
+            found = _SHARED.tensors.get(key)
             if found is None:
                 if any(ORIGINALS.find(weight) is not None for weight in weights):
                     raise UserError(DROPPED)
                 found = _made(self._makers[number], weights, shelf)
-                _SHARED.add(key, weights, found)
+                _SHARED.tensors[key] = found
             return found
 
     def _watch(self, weights: list[torch.Tensor]) -> None:
-        """Free the copies when a parameter is gone. (Buffers may be passed as temporary objects.)"""
+        """Free the copies when the memory of a parameter goes. (Buffers may be passed as temporary objects.) The
+        parameters themselves have no weak references: `torch.utils.swap_tensors` would refuse them."""
         me = weakref.ref(self)
 
         def gone(_ref: object) -> None:
@@ -211,7 +200,18 @@ class PackedWeights:
             if owner is not None:
                 owner._drop()
 
-        self._owners = [weakref.ref(w, gone if isinstance(w, torch.nn.Parameter) else None) for w in weights]
+        watched = [w for w in weights if isinstance(w, torch.nn.Parameter) and w.layout is torch.strided]
+        self._owners = [weakref.ref(w.untyped_storage(), gone) for w in watched]
+
+
+def _after_fork() -> None:
+    """In the child: threads that no longer exist may hold the locks."""
+    _SHARED.lock = threading.RLock()
+    for packed in list(_LIVE):
+        packed._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _made(maker: Callable[..., torch.Tensor], weights: list[torch.Tensor], shelf: Shelf) -> torch.Tensor:

@@ -266,3 +266,11 @@ def test_nothing_is_dropped_unless_asked_for() -> None:
     with inductor_cpu.config.patch({"cpp.drop_original_weights": False}):
         compile_and_drop(net, image())
     assert not dropped(net)
+
+
+def test_memory_handed_on_by_dlpack_stays() -> None:
+    net = nn.Linear(64, 64).eval().requires_grad_(False)
+    expected = net.weight.clone()
+    capsule = torch.utils.dlpack.to_dlpack(net.weight)
+    compile_and_drop(net, torch.randn(2, 64))
+    same(torch.utils.dlpack.from_dlpack(capsule), expected)

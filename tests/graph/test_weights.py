@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
+import signal
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 import inductor_cpu
+from inductor_cpu.runtime import weights
 from inductor_cpu.runtime.weights import memory_of_packed_weights
 from inductor_cpu.trace import CompileReport
 from tests.e2e.support import compile_counted
@@ -404,3 +407,32 @@ def test_a_graph_that_cannot_be_lowered_runs_with_its_own_weights() -> None:
     x, y = torch.randn(8, 32), torch.eye(8).to_sparse()
     compiled, _ = compile_counted(net)
     torch.testing.assert_close(compiled(x, y), net(x, y))
+
+
+@torch.no_grad()
+def test_weights_of_a_compiled_module_can_be_swapped() -> None:
+    net, x = nn.Linear(8, 8).eval(), torch.randn(2, 8)
+    compiled = torch.compile(net, backend="icpu")  # a report would hold fake tensors, and they the weights
+    torch.testing.assert_close(compiled(x), net(x), atol=1e-5, rtol=1e-5)
+    torch.utils.swap_tensors(net.weight, nn.Parameter(torch.randn(8, 8)))
+    torch.testing.assert_close(compiled(x), net(x), atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_process_forked_while_weights_are_packed_packs_its_own() -> None:
+    net, x = nn.Linear(8, 8).eval(), torch.randn(2, 8)
+    compiled, _ = compile_counted(net)
+    compiled(x)
+    net.weight.mul_(2)
+    expected = net(x)
+    locks = [packed._lock for packed in weights._LIVE]
+    for lock in locks:
+        lock.acquire()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        torch.set_num_threads(1)
+        os._exit(0 if torch.allclose(compiled(x), expected, atol=1e-5) else 1)
+    for lock in locks:
+        lock.release()
+    assert os.waitpid(child, 0)[1] == 0

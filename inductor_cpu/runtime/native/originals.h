@@ -15,6 +15,7 @@ inline PyObject* owns_memory_alone(PyObject*, PyObject* object) {
     if (!is_tensor(object)) fail(PyExc_TypeError, "owns_memory_alone takes a tensor");
     const at::Tensor& tensor = as_tensor(object);
     if (!tensor.has_storage()) Py_RETURN_FALSE;
+    if (tensor.use_count() != 1) Py_RETURN_FALSE; // C++ holds it, too: a consumer of DLPack, a graph of autograd
     // The Python object of a storage, once made, holds a reference of its own.
     const bool has_object = tensor.storage().unsafeGetStorageImpl()->pyobj_slot()->load_pyobj() != nullptr;
     return PyBool_FromLong(tensor.storage().use_count() == (has_object ? 2 : 1));
