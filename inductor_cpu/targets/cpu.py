@@ -120,8 +120,8 @@ class Target:
     @property
     def follows_runs(self) -> bool:
         """Whether the processor itself fetches neighbours that follow one another faster than if it is asked for them,
-        as CPUs of AMD do."""
-        return "AMD" in self.cpu_name
+        as CPUs of AMD with AVX-512 do (Zen 4). Those before it are 1.1 times as fast if asked, in the mean."""
+        return "AMD" in self.cpu_name and "avx512f" in self.features
 
     @property
     def gains_by_tiles_around_cache(self) -> bool:

@@ -299,8 +299,15 @@ inline void copy(T* to, const T* from, const Lanes& lanes) {
     constexpr int bytes = Lanes::units * kLanes * int(sizeof(T)), piece = piece_of(bytes);
     typedef char Piece __attribute__((vector_size(piece)));
     Piece pieces[bytes / piece];
-    std::memcpy(pieces, from, sizeof(pieces));
-    std::memcpy(to, pieces, sizeof(pieces));
+    // One by one: gcc moves arrays in pieces of 16 bytes, for which a load of a whole register waits (`around`).
+#pragma GCC unroll 8
+    for (int i = 0; i < bytes / piece; ++i) {
+      std::memcpy(&pieces[i], reinterpret_cast<const char*>(from) + i * piece, sizeof(Piece));
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < bytes / piece; ++i) {
+      std::memcpy(reinterpret_cast<char*>(to) + i * piece, &pieces[i], sizeof(Piece));
+    }
   } else {
     store(to, load(from, lanes), lanes);
   }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +68,27 @@ def test_kernels_for_cpus_of_amd_write_large_tiles_around_the_cache(
     (text,) = (path.read_text() for path in tmp_path.glob("*/icpu_*.cpp"))
     assert ("icpu::around" in text) == gains
     assert torch.equal(have, x.t() + y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_copies_with_avx2_move_through_whole_registers(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In two halves, by way of memory, a copy takes twice as long: the load of the whole waits for both."""
+    machine = replace(cpu.detect(), l3=1 << 20)
+    if machine.isa.bits == 0:
+        pytest.skip("no vectors")
+    monkeypatch.setattr(cpu, "detect", lambda: machine)
+    with inductor_cpu.config.patch({"dump": str(tmp_path), "cpp.simdlen": 256}):
+        x = torch.randn(64, 4, 1024).to(dtype)
+        have = torch.compile(lambda x: x.transpose(0, 1).contiguous(), backend="icpu", dynamic=False)(x)
+    assert torch.equal(have, x.transpose(0, 1))
+    (script,) = tmp_path.glob("*/compile.sh")
+    command = re.sub(r" -shared -o \S+\.so", " -S -o kernel.s", script.read_text())
+    subprocess.run(["sh", "-c", command.replace('"$(dirname "$0")"', str(script.parent))], check=True)
+    code = (script.parent / "kernel.s").read_text()
+    assert "vmovntdq" in code
+    assert not re.search(r"\(%r[sb]p\), %[xy]mm\d+\n\s*vmovntdq", code)
 
 
 def test_results_that_no_cache_keeps_go_around_it_and_smaller_ones_do_not() -> None:
@@ -148,5 +171,6 @@ def test_what_scatters_will_look_for_stays_in_a_cache_that_holds_it(length: int,
         zeros = torch.zeros(length)
         return zeros.scatter_add(0, at, torch.ones(1000)) if scattered else zeros
 
-    sources, _ = generate_all(schedule_of(lower(counted, torch.zeros(1000, dtype=torch.int64))), machine, Choices())
+    schedule = schedule_of(lower(counted, torch.zeros(1000, dtype=torch.int64)), machine.isa.bits // 32)
+    sources, _ = generate_all(schedule, machine, Choices())
     assert any("icpu::around(" in source.code for source in sources) == around

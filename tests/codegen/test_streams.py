@@ -76,11 +76,16 @@ def test_a_processor_that_follows_runs_is_asked_only_for_what_lies_elsewhere() -
     assert {found.loop is not None for found in ahead(from_models("embedding"), runs=False)} == {True}
 
 
-@pytest.mark.parametrize(("cpu_name", "follows"), [("AMD EPYC", True), ("Intel(R) Xeon(R)", False)])
-def test_kernels_for_cpus_of_amd_ask_for_no_run(
-    cpu_name: str, follows: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("cpu_name", "avx512", "follows"),
+    [("AMD EPYC", True, True), ("AMD EPYC", False, False), ("Intel(R) Xeon(R)", True, False)],
+)
+def test_kernels_for_cpus_of_amd_with_avx512_ask_for_no_run(
+    cpu_name: str, avx512: bool, follows: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    machine = replace(cpu.detect(), cpu_name=cpu_name)
+    machine = cpu.detect()
+    features = machine.features - {"avx512f"} | ({"avx512f"} if avx512 else set())
+    machine = replace(machine, cpu_name=cpu_name, features=features)
     monkeypatch.setattr(cpu, "detect", lambda: machine)
     with inductor_cpu.config.patch({"dump": str(tmp_path)}):
         torch.compile(lambda x: x + 1, backend="icpu", dynamic=False)(torch.zeros(1024, 1024))
