@@ -67,6 +67,22 @@ inline Reg<float> with_sign_of(Reg<float> size, Reg<float> sign) {
 }
 inline Reg<float> size_reg(Reg<float> a) { return (Reg<float>)((Reg<int32_t>)a & ~kSignBit<float>); }
 
+// e log(2) + log(1 + r) for a whole number e and -0.25 <= r <= 0.5; log(1 + r) = r - r^2 / 2 + r^3 p(r).
+inline Reg<float> log_sum_reg(Reg<float> e, Reg<float> r) {
+  const Reg<float> square = r * r;
+  const Reg<float> p = polynomial(
+      r, {0.3333334f, -0.25000164f, 0.19999605f, -0.16655296f, 0.14276239f, -0.1272778f, 0.11700659f, -0.09116174f,
+          0.037672766f});
+  Reg<float> rest = fma_reg(e, splat_reg(1.42860677e-6f), square * r * p);  // log(2) = 0.69314575 + 1.42860677e-6
+  rest = fma_reg(square, splat_reg(-0.5f), rest) + r;
+  return fma_reg(e, splat_reg(0.693145751953125f), rest);  // the product is exact: few bits times a small integer
+}
+
+// x = 2^e m with 0.75 <= m < 1.5; m is NaN for a negative x, e is infinite where x is 0 or infinite.
+struct Magnitude {
+  Reg<float> e, m;
+};
+
 #if defined(CPU_CAPABILITY_AVX512)
 // x = n log(2) + r with |r| <= log(2) / 2, for x of a moderate size. NaN and infinities are so in n.
 struct Reduced {
@@ -106,21 +122,6 @@ inline Reg<float> expm1_reg(Reg<float> x) {
   return with_sign_of(scale_reg(rest + fma_reg(in.r * in.r, q, in.r), in.n), x);
 }
 
-// e log(2) + log(1 + r) for a whole number e and -0.25 <= r <= 0.5; log(1 + r) = r - r^2 / 2 + r^3 p(r).
-inline Reg<float> log_sum_reg(Reg<float> e, Reg<float> r) {
-  const Reg<float> square = r * r;
-  const Reg<float> p = polynomial(
-      r, {0.3333334f, -0.25000164f, 0.19999605f, -0.16655296f, 0.14276239f, -0.1272778f, 0.11700659f, -0.09116174f,
-          0.037672766f});
-  Reg<float> rest = fma_reg(e, splat_reg(1.42860677e-6f), square * r * p);  // log(2) = 0.69314575 + 1.42860677e-6
-  rest = fma_reg(square, splat_reg(-0.5f), rest) + r;
-  return fma_reg(e, splat_reg(0.693145751953125f), rest);  // the product is exact: few bits times a small integer
-}
-
-// x = 2^e m with 0.75 <= m < 1.5; m is NaN for a negative x.
-struct Magnitude {
-  Reg<float> e, m;
-};
 inline Magnitude magnitude_reg(Reg<float> x) {
   const Reg<float> m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
   const __mmask16 below = _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.0f), _CMP_LT_OQ);
@@ -164,6 +165,46 @@ inline Reg<float> exp_reg(Reg<float> x) {
   const Reg<float> inside = raw_max(splat_reg(-104.0f), raw_min(splat_reg(89.0f), x));
   const ExpParts parts = exp_parts(inside);
   return scale_reg(parts.e + 1.0f, parts.n);
+}
+
+// 2 (2^(n-1) e + (2^(n-1) - 1/2)), which does not cancel for small x, and of which no part is infinite before the result.
+inline Reg<float> expm1_reg(Reg<float> x) {
+  const Reg<float> inside = raw_max(splat_reg(-18.0f), raw_min(splat_reg(89.0f), x));  // the result is -1, or infinite
+  const ExpParts parts = exp_parts(inside);
+  const auto n = (Reg<int32_t>)_mm256_cvtps_epi32(parts.n);
+  const auto half = (Reg<float>)((n + 126) << 23);
+  const Reg<float> sum = fma_reg(half, parts.e, half - 0.5f);
+  return with_sign_of(sum + sum, x);
+}
+
+// By the bits of x > 0: counted from those of 0.75, the exponent is e, and what is left is m.
+inline Magnitude magnitude_of_bits(Reg<float> x) {
+  const auto bits = (Reg<int32_t>)x;
+  const auto e = (bits - 0x3f400000) >> 23;
+  return {(Reg<float>)_mm256_cvtepi32_ps((__m256i)e), (Reg<float>)(bits - (e << 23))};
+}
+
+inline Reg<float> log_reg(Reg<float> x) {
+  const auto small = x < 1.17549435e-38f;  // denormal, zero or negative
+  const Magnitude in = magnitude_of_bits(small ? x * 33554432.0f : x);
+  const Reg<float> sum = log_sum_reg(small ? in.e - 25.0f : in.e, in.m - 1.0f);
+  // NaN, infinity, and what is not positive.
+  const Reg<float> other = x > 0.0f ? x : x == 0.0f ? splat_reg(-HUGE_VALF) : x * splat_reg(NAN);
+  return (x > 0.0f) & (x < HUGE_VALF) ? sum : other;
+}
+
+// log(u + d) with the rounded sum u = 1 + x and its rounding error d.
+inline Reg<float> log1p_reg(Reg<float> x) {
+  const Reg<float> u = x + 1.0f;
+  const Reg<float> added = u - 1.0f;
+  const Reg<float> error = (1.0f - (u - added)) + (x - added);
+  const Magnitude in = magnitude_of_bits(u);  // u is 0 or at least 2^-24
+  // 2^-e; where that is denormal, the error is nothing.
+  const __m256i e = _mm256_cvtps_epi32(raw_min(in.e, splat_reg(126.0f)));
+  const auto scale = (Reg<float>)((127 - (Reg<int32_t>)e) << 23);
+  const Reg<float> sum = log_sum_reg(in.e, fma_reg(error, scale, in.m - 1.0f));
+  const Reg<float> other = u > 0.0f ? u : u == 0.0f ? splat_reg(-HUGE_VALF) : u * splat_reg(NAN);
+  return with_sign_of((u > 0.0f) & (u < HUGE_VALF) ? sum : other, x);
 }
 
 // t / (t + 2) with t = exp(2 |x|) - 1, which does not cancel for small x; 1 from 2 |x| = 20 on.

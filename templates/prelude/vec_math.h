@@ -82,7 +82,7 @@ ICPU_BINARY(nextafter, )
 #undef ICPU_SLEEF_F
 #undef ICPU_SLEEF_D
 
-// exp, tanh and erf of floats are inline code (with AVX-512 also expm1, log and log1p), of doubles they are SLEEF's.
+// exp, expm1, log, log1p, tanh and erf of floats are inline code, of doubles they are SLEEF's.
 #define ICPU_INLINE_OR_SLEEF(name)                                                                            \
   template <Float T, int U>                                                                                   \
   inline Vec<T, U> name(const Vec<T, U>& a) {                                                                 \
@@ -95,24 +95,9 @@ ICPU_BINARY(nextafter, )
 ICPU_INLINE_OR_SLEEF(exp)
 ICPU_INLINE_OR_SLEEF(tanh)
 ICPU_INLINE_OR_SLEEF(erf)
-#if defined(CPU_CAPABILITY_AVX512)
 ICPU_INLINE_OR_SLEEF(expm1)
 ICPU_INLINE_OR_SLEEF(log)
 ICPU_INLINE_OR_SLEEF(log1p)
-#else
-template <Float T, int U>
-inline Vec<T, U> expm1(const Vec<T, U>& a) {
-  return sleef_expm1(a);
-}
-template <Float T, int U>
-inline Vec<T, U> log(const Vec<T, U>& a) {
-  return sleef_log(a);
-}
-template <Float T, int U>
-inline Vec<T, U> log1p(const Vec<T, U>& a) {
-  return copysign(sleef_log1p(a), a);  // SLEEF gives +0 for the smallest negative numbers
-}
-#endif
 #undef ICPU_INLINE_OR_SLEEF
 
 // -- rounding and square root: one instruction ------------------------------------------------------------------------
