@@ -389,6 +389,20 @@ def test_masked_load_does_not_touch_memory_of_false_lanes(library: Library, isa:
         assert torch.equal(y, torch.ones(37))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_masked_load_reads_up_to_the_end_of_the_last_page(
+    library: Library, isa: str, dtype: torch.dtype, last_page: torch.Tensor
+) -> None:
+    page = last_page.view(dtype) if dtype != BOOL else last_page.view(torch.uint8).fill_(0).view(BOOL)
+    page.copy_(values(dtype, len(page)))
+    for n in (1, 5, 8, 16, 37):
+        mask = torch.arange(n) % 3 != 1
+        for part in range(3):  # masks whose last lane is wanted, or is not
+            wanted, x, y = mask.roll(part), page[len(page) - n :], output(dtype, n)
+            run(library, isa, name("masked_load", dtype), wanted, x, y, n=n)
+            assert torch.equal(y[:n].float(), torch.where(wanted, x.float(), torch.ones(n)))
+
+
 def test_index_values(library: Library, isa: str) -> None:
     n = 45
     k = torch.randint(-50, 50, (n,))
