@@ -202,16 +202,29 @@ inline Reg<uint32_t> bf16_bits(Reg<float> a) {
   return plain_bf16_bits(_mm512_fixupimm_ps(a, a, _mm512_set1_epi32(0x33), 0));  // NaN becomes the processor's own
 }
 #else
-inline Reg<uint32_t> bf16_bits(Reg<float> a) {
+// The nearest bf16 is in the high half of each lane; the low one holds what is left. NaN has its own bits.
+inline Reg<uint32_t> plain_halves(Reg<float> a) {
   const auto bits = (Reg<uint32_t>)a;
-  const auto rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
-  const auto nan = (Reg<uint32_t>)(a != a);
-  return (rounded & ~nan) | (0x7fc00000u & nan);
+  return bits + 0x7fffu + ((bits >> 16) & 1u);
 }
-inline Reg<uint32_t> plain_bf16_bits(Reg<float> a) {
-  const auto bits = (Reg<uint32_t>)a;
-  return (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+inline Reg<uint32_t> halves(Reg<float> a) {
+  const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+  return (Reg<uint32_t>)_mm256_blendv_ps((__m256)plain_halves(a), nan, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
 }
+inline Reg<uint32_t> plain_bf16_bits(Reg<float> a) { return plain_halves(a) & 0xffff0000u; }
+inline Reg<uint32_t> bf16_bits(Reg<float> a) { return halves(a) & 0xffff0000u; }
+
+// The high halves of 16 lanes.
+inline __m256i high_words(Reg<uint32_t> lo, Reg<uint32_t> hi) {
+  const __m256i packed = _mm256_packus_epi32((__m256i)(lo >> 16), (__m256i)(hi >> 16));
+  return _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
+}
+// The nearest bf16 of each lane, packed.
+inline __m128i narrow_bf16(Reg<float> a) {
+  const Reg<uint32_t> nearest = halves(a);
+  return _mm256_castsi256_si128(high_words(nearest, nearest));
+}
+inline __m256i narrow_bf16(Reg<float> lo, Reg<float> hi) { return high_words(halves(lo), halves(hi)); }
 #endif
 
 #if defined(CPU_CAPABILITY_AVX512)

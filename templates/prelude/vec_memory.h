@@ -149,7 +149,7 @@ inline void store_unit(bool* p, const Mask<>& v) {
   store_unit(reinterpret_cast<uint8_t*>(p), Vec<int32_t>{{(Reg<int32_t>)v.m[0] & 1}});
 }
 inline void store_unit(bf16* p, const Vec<float>& v) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), low_words((Reg<int32_t>)(bf16_bits(v.r[0]) >> 16)));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow_bf16(v.r[0]));
 }
 inline void store_unit(f16* p, const Vec<float>& v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), f16_bits(v.r[0]));
@@ -262,15 +262,22 @@ inline value_t<T, Lanes::units> load(const T* p, const Lanes& lanes) {
   return result;
 }
 
+#if defined(CPU_CAPABILITY_AVX512)
+inline void store_words(void* p, __m512i words) { _mm512_storeu_si512(p, words); }
+inline __m512i bits_of_lanes(Reg<float> a) { return (__m512i)a; }
+#else
+inline void store_words(void* p, __m128i words) { _mm_storeu_si128(static_cast<__m128i*>(p), words); }
+inline Reg<uint32_t> bits_of_lanes(Reg<float> a) { return (Reg<uint32_t>)a; }
+#endif
+inline void store_words(void* p, __m256i words) { _mm256_storeu_si256(static_cast<__m256i*>(p), words); }
+
 template <class T, class Lanes>
 inline void store(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes) {
-#if defined(CPU_CAPABILITY_AVX512)
   if constexpr (std::is_same_v<T, bf16> && Lanes::units % 2 == 0) {
 #pragma GCC unroll 8
-    for (int u = 0; u < Lanes::units; u += 2) _mm512_storeu_si512(p + u * kLanes, narrow_bf16(v.r[u], v.r[u + 1]));
+    for (int u = 0; u < Lanes::units; u += 2) store_words(p + u * kLanes, narrow_bf16(v.r[u], v.r[u + 1]));
     return;
   }
-#endif
 #pragma GCC unroll 8
   for (int u = 0; u < Lanes::units; ++u) {
     if constexpr (Lanes::full) {
@@ -288,20 +295,23 @@ inline void store(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes) {
 // The same for lanes that hold nothing but values of T, where T is a low-precision type.
 template <class T, class Lanes>
 inline void store_rounded(T* p, const value_t<T, Lanes::units>& v, const Lanes& lanes) {
-#if defined(CPU_CAPABILITY_AVX512)
   if constexpr (std::is_same_v<T, bf16> && Lanes::full) {
 #pragma GCC unroll 8
     for (int u = 0; u + 1 < Lanes::units; u += 2) {
-      _mm512_storeu_si512(p + u * kLanes, high_words((__m512i)v.r[u], (__m512i)v.r[u + 1]));
+      store_words(p + u * kLanes, high_words(bits_of_lanes(v.r[u]), bits_of_lanes(v.r[u + 1])));
     }
     if constexpr (Lanes::units % 2) {
       constexpr int last = Lanes::units - 1;
+#if defined(CPU_CAPABILITY_AVX512)
       const __m512i words = _mm512_srli_epi32((__m512i)v.r[last], 16);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + last * kLanes), _mm512_cvtepi32_epi16(words));
+      store_words(p + last * kLanes, _mm512_cvtepi32_epi16(words));
+#else
+      const auto bits = bits_of_lanes(v.r[last]);
+      store_words(p + last * kLanes, _mm256_castsi256_si128(high_words(bits, bits)));
+#endif
     }
     return;
   }
-#endif
   store(p, v, lanes);
 }
 
