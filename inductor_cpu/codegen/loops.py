@@ -340,10 +340,11 @@ class Loops:
         for k in sorted(needed - self._filled):
             self._folds.declare_scan(k, number)
         scope = set(self._written)
+        fills = self._rows.kept & needed - self._filled  # rows that a later phase reads to their ends
         with ExitStack() as stack:
             for level, loop in enumerate(self.kernel.inner, self.facts.outer_level + 1):
                 steps = (unroll, storing_units(self.facts, phase, needed)) if loop == self.vector else (1, 1)
-                until = self._folds.decided(phase) if loop == self.vector else None
+                until = self._folds.decided(phase) if loop == self.vector and not fills else None
                 searching = self._folds.searching(phase, needed, unroll)
                 stack.enter_context(self._loop(loop, "0", None, *steps, until, searching))
                 self._inner_values((k for k in needed if self.facts.level[k] == level), number)

@@ -20,8 +20,12 @@ class Editor:
         self._known: dict[object, int] = {}
 
     def emit(self, instruction: Instr) -> int:
-        """Append an instruction, or find an equal one. Literals are compared by text: 0.0 is not -0.0."""
-        key: object = (repr(instruction.value), instruction.dtype) if isinstance(instruction, Const) else instruction
+        """Append an instruction, or find an equal one. Literals and fills are compared by text: 0.0 is not -0.0."""
+        key: object = instruction
+        if isinstance(instruction, Const):
+            key = repr(instruction.value), instruction.dtype
+        elif isinstance(instruction, Load):
+            key = instruction, repr(instruction.fill)
         position = self._known.get(key)
         if position is None:
             position = self._known[key] = len(self.instructions)

@@ -9,14 +9,14 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Expr
+from inductor_cpu.ir.index import Expr, minimum
 from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.copies import copied
 from inductor_cpu.lower.in_place import is_overwritten
-from inductor_cpu.lower.indexing import advanced, along, index_at, refusal
+from inductor_cpu.lower.indexing import advanced, along, broadcast_sizes, index_at, refusal
 from inductor_cpu.lower.pointwise import aten, check_constants, operand
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_expr
@@ -68,6 +68,10 @@ def added(ctx: Lowering, node: fx.Node, x: TensorValue, sizes: Sequence[Expr], c
     return total if wide == x.dtype else copied(ctx, node, total)
 
 
+#: Fake operators do not compare the sizes: eager mode does when it runs, and raises.
+_NOT_AS_PLACES = "values that are not known to have the sizes of the places"
+
+
 # -- index_put -------------------------------------------------------------------------------------------------------
 def _index_put(
     ctx: Lowering, node: fx.Node, x: TensorValue, indices: Sequence[Any], values: Any, accumulate: bool, checked: bool
@@ -77,6 +81,8 @@ def _index_put(
         return _masked(ctx, node, x, indices, values)
     how = advanced(node, x, indices, checked)
     sizes = how.result_sizes(x.sizes)
+    if broadcast_sizes(node, [sizes, values.sizes]) != sizes:
+        raise Unsupported(node, _NOT_AS_PLACES)
 
     def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
         return how.position(body, at, x.sizes), operand(ctx, body, at, values, x.dtype), None
@@ -256,6 +262,13 @@ def _rows(
     return sizes, compute
 
 
+def _check_rows(node: fx.Node, x: TensorValue, source: TensorValue, sizes: Sequence[Expr]) -> None:
+    """Raise Unsupported where a source is not known to have a value for each place."""
+    number = x.ndim == source.ndim == 0 and all(size == 1 for size in sizes)
+    if source.sizes != tuple(sizes) and not number:
+        raise Unsupported(node, _NOT_AS_PLACES)
+
+
 @rule(aten.index_add.default)
 def index_add(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1
@@ -268,6 +281,7 @@ def index_add(
         return (loaded if alpha == 1 else loaded * alpha).value
 
     sizes, compute = _rows(x, dim, index, value, error=RuntimeError)
+    _check_rows(node, x, source, sizes)
     if x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
     result = target_of(ctx, node, x)
@@ -280,6 +294,7 @@ def index_copy(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue
 ) -> TensorValue:
     sizes, compute = _rows(x, canonical(dim, x.ndim), index, lambda body, at: body.load(source, at[: source.ndim]))
+    _check_rows(node, x, source, sizes)
     result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
     return result
@@ -321,6 +336,15 @@ def embedding_dense_backward(
 
 
 # -- into a view -----------------------------------------------------------------------------------------------------
+def _check_view(node: fx.Node, source: TensorValue, sizes: Sequence[Expr], along: int | None = None) -> None:
+    """Raise Unsupported where a source does not have the sizes of the view that it replaces. along: a dimension of the
+    source whose size may be written in another way."""
+    apart = [(own - size).as_int for own, size in zip(source.sizes, sizes, strict=False)]
+    alike = all(by == 0 or (d == along and by is None) for d, by in enumerate(apart))
+    if len(source.sizes) != len(sizes) or not alike:
+        raise Unsupported(node, _NOT_AS_PLACES)
+
+
 @rule(aten.slice_scatter.default)
 def slice_scatter(
     ctx: Lowering,
@@ -336,6 +360,7 @@ def slice_scatter(
     size = x.sizes[dim]
     low, high = slice_bounds(node, size, start, end, first=3)
     stride = size_expr(step)
+    _check_view(node, source, [*x.sizes[:dim], (high - low + stride - 1) // stride, *x.sizes[dim + 1 :]], dim)
     if is_overwritten(ctx, node, x):
 
         def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
@@ -370,6 +395,7 @@ def select_scatter(
 ) -> TensorValue:
     dim = canonical(dim, x.ndim)
     chosen = from_front(node, index, node.args[3], x.sizes[dim])
+    _check_view(node, source, [*x.sizes[:dim], *x.sizes[dim + 1 :]])
     if is_overwritten(ctx, node, x):
 
         def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
@@ -391,6 +417,9 @@ def diagonal_scatter(
     ctx: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> TensorValue:
     first, second = canonical(dim1, x.ndim), canonical(dim2, x.ndim)
+    others = [size for d, size in enumerate(x.sizes) if d not in (first, second)]
+    length = minimum(x.sizes[first] - max(-offset, 0), x.sizes[second] - max(offset, 0))
+    _check_view(node, source, [*others, length], len(others))
     if is_overwritten(ctx, node, x):
 
         def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:

@@ -78,6 +78,17 @@ def softmax(isa: str, cols: int, kept: bool, parallel: int = 1) -> Kernel:
     return b.kernel(isa, (i,), (r,), r, phases, (e,) if kept else (), parallel, cols * 50, (M,))
 
 
+def any_of_kept(isa: str, cols: int) -> Kernel:
+    """exp(x) of rows in which some is above 1, its negative of others; the exponentials are kept."""
+    i, r = loop_var("i", of(M)), loop_var("r", cols)
+    place = of(i) * cols + of(r)
+    b = Build()
+    e = b.op("exp", b.load("X", place, F32))
+    some = b.reduce("any", b.op("gt", e, b.const(1.0, F32)))
+    b.store("Y", place, b.op("where", some, e, b.op("neg", e)))
+    return b.kernel(isa, (i,), (r,), r, [Phase((some,), ()), Phase((), (0,))], (e,), 1, cols * 50, (M,))
+
+
 def softmax_columns(isa: str, rows: int, kept: bool) -> Kernel:
     """Softmax over dimension 0, lanes along the columns."""
     i, r = loop_var("i", of(N)), loop_var("r", rows)
@@ -160,6 +171,7 @@ def kernels(isa: str) -> dict[str, Kernel]:
         found[f"softmax-{kept}"] = softmax(isa, 77, kept)
         found[f"softmax-columns-{kept}"] = softmax_columns(isa, 19, kept)
     found["softmax-long"] = softmax(isa, 9001, True)
+    found["any-of-kept"] = any_of_kept(isa, 9001)
     found["layer-norm"] = layer_norm(isa, 67)
     for vector in range(3):
         for parallel in range(4):
@@ -264,6 +276,16 @@ def test_only_any_and_all_stop_early() -> None:
     isa = ISAS[-1]
     texts = [generate(horizontal(isa, kind, BOOL, of(N)), target(isa)).code for kind in ("any", "all", "max")]
     assert ["icpu::for_vectors_until" in text for text in texts] == [isa != "scalar", isa != "scalar", False]
+
+
+def test_any_does_not_stop_before_a_kept_row_is_complete(run: Callable[..., int]) -> None:
+    x = torch.randn(ROWS, 9001)
+    x[1] = -x[1].abs()
+    y = torch.empty_like(x)
+    run("any-of-kept", x, y, sizes=(ROWS,))
+    signs = torch.ones(ROWS, 1)
+    signs[1] = -1
+    torch.testing.assert_close(y, signs * x.exp(), rtol=1e-6, atol=1e-7)
 
 
 def test_sum_of_a_whole_number_of_vectors(run: Callable[..., int]) -> None:

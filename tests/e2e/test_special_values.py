@@ -77,3 +77,8 @@ def test_an_input_with_the_negative_bit_is_read_and_written_with_its_sign() -> N
     torch.testing.assert_close(compiled(mine.imag), f(eager.imag))
     torch.testing.assert_close(compiled(mine.conj().imag), f(eager.conj().imag))
     torch.testing.assert_close(mine, eager)
+
+
+def test_zeros_of_both_signs_around_one_tensor() -> None:
+    compiled, _ = compile_counted(lambda x: (F.pad(x, (1, 1), value=-0.0) * 3, F.pad(x, (1, 1)) * 3))
+    assert [bool(y[0, 0].signbit()) for y in compiled(torch.ones(3, 4))] == [True, False]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from inductor_cpu.ir.interpret import run
 from inductor_cpu.ir.loop_nest import LoopNest
 from inductor_cpu.ir.verify import verify_program
 from tests.e2e.support import compile_counted
-from tests.lower.harness import check, lower
+from tests.lower.harness import check, externs, lower
 
 aten = torch.ops.aten
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
@@ -38,6 +40,36 @@ def test_index_put_without_accumulation(dtype: torch.dtype) -> None:
 def test_index_put_with_accumulation(dtype: torch.dtype) -> None:
     x, i = numbers(5, 6, dtype=dtype), ints(9, high=5)
     check(lambda x, i, v: x.index_put((i,), v, accumulate=True), x, i, numbers(9, 6, dtype=dtype), exact=False)
+
+
+_PLACES = [
+    (lambda x, i, v: x.index_put((i,), v), (4, 6)),
+    (lambda x, i, v: x.index_put((i,), v), (3, 5)),
+    (lambda x, i, v: x.index_add(0, i, v), (3, 4)),
+    (lambda x, i, v: x.index_copy(0, i, v), (3, 1)),
+    (lambda x, i, v: x.select_scatter(v, 0, 1), (5,)),
+]
+_VIEWS = [
+    (lambda x, i, v: x.slice_scatter(v, 0, 1, 4), (2, 6)),
+    (lambda x, i, v: x.diagonal_scatter(v), (4,)),
+]
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "update", "shape"),
+    [*((False, *case) for case in (*_PLACES, *_VIEWS)), *((True, *case) for case in _PLACES)],
+)
+def test_values_that_have_other_sizes_than_their_places_are_the_operators_error(
+    dynamic: bool, update: Callable[..., torch.Tensor], shape: tuple[int, ...]
+) -> None:
+    x, i, v = torch.zeros(5, 6), torch.tensor([0, 2, 1]), torch.randn(shape)
+    with pytest.raises(RuntimeError):
+        update(x, i, v)
+    try:
+        program = lower(update, x, i, v, dynamic=dynamic)
+    except RuntimeError:  # the fake operator looks, too
+        return
+    assert externs(program)
 
 
 def test_assignment_with_a_mask() -> None:
