@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -285,7 +286,7 @@ def round_decimals(ctx: Lowering, node: fx.Node, x: Any, decimals: int = 0) -> T
         return elementwise(ctx, node, "round", (x,), dtype)
 
     def compute(body: Body, value: int) -> int:
-        term, scale = Term(body, value), 10.0 ** abs(decimals)
+        term, scale = Term(body, value), 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf
         return ((term * scale).op("round") / scale if decimals > 0 else (term / scale).op("round") * scale).value
 
     return elementwise(ctx, node, compute, (x,), dtype, wide=True)

@@ -389,7 +389,7 @@ def test_fused_multiplies_round_once(dtype: torch.dtype) -> None:
           exact=False)  # fmt: skip
 
 
-@pytest.mark.parametrize("decimals", [2, -1, 0])
+@pytest.mark.parametrize("decimals", [2, -1, 0, 400, -400])
 def test_round_to_decimals(decimals: int) -> None:
     check(lambda x: torch.round(x * 37, decimals=decimals), sample(torch.float32))
 
