@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from inductor_cpu.ir.interpret import run
 from tests.lower.harness import DECOMPOSITIONS, check, externs, lower
 
 aten = torch.ops.aten
@@ -404,6 +405,22 @@ def test_fused_multiplies_round_once(dtype: torch.dtype) -> None:
     check(lambda x, a, b: (torch.addcdiv(x, a, b, value=0.5), torch.addcdiv(x, a, b)), x, a, b, exact=False)
     check(lambda x, a, b: (torch.lerp(x, a, 0.3), torch.lerp(x, a, 0.75), torch.lerp(x, a, b)), x[1:], a[1:], b[1:],
           exact=False)  # fmt: skip
+
+
+REFUSED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "lerp": lambda x: torch.lerp(x, x, 0.5),
+    "hypot": lambda x: torch.hypot(x, x),
+    "cumsum_of_bools": lambda x: x.cumsum(0, dtype=torch.bool),
+    "add_with_a_bool": lambda x: torch.add(x, x, alpha=True),
+    "adaptive_max_pool": lambda x: F.adaptive_max_pool2d(x[None], 2),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_eager_refuses_for_integers_is_left_to_it(name: str) -> None:
+    program = lower(REFUSED[name], sample(torch.int32))
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        run(program, [sample(torch.int32)])
 
 
 @pytest.mark.parametrize("decimals", [2, -1, 0, 400, -400])
