@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._decomp.decompositions import Reduction, pw_cast_for_opmath
 
 from inductor_cpu.graph.orders import as_iterated, in_format_of
 
@@ -61,6 +62,7 @@ _WHOLE: tuple[str, ...] = (
     "cumprod",
     "cumsum",
     "dot",
+    "multilabel_margin_loss_forward",  # its decomposition counts the -1 at the end of a row as class 0
     "mv",
     "renorm",
     "soft_margin_loss_backward",  # its decomposition takes 1 from a sigmoid near 1
@@ -83,7 +85,6 @@ _CONTIGUOUS: tuple[Any, ...] = (
     aten.isin.Tensor_Scalar,
     aten.isin.Tensor_Tensor,
     aten.mse_loss_backward.default,
-    aten.smooth_l1_loss_backward.default,
 )
 
 
@@ -107,6 +108,7 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
         table[op] = functools.partial(_formatted_as_second, table[op])
     for op in (aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default):
         table[op] = functools.partial(_first_contiguous, table.get(op, decomposition_table[op]))
+    table[aten.smooth_l1_loss_backward.default] = functools.partial(_contiguous, _smooth_l1_gradient)
     gradient = aten.binary_cross_entropy_backward.default
     table[gradient] = functools.partial(_iterated_as_second, decomposition_table[gradient])
     for op in _CONTIGUOUS:
@@ -173,6 +175,17 @@ def _elements_as_eager(function: Callable[..., torch.Tensor], operands: int, *ar
     """The result of a loss's decomposition, with the strides of ATen's kernel if it is not reduced."""
     result = function(*args, **kwargs)
     return as_iterated(result, *args[:operands]) if result.dim() else result
+
+
+@pw_cast_for_opmath
+def _smooth_l1_gradient(
+    given: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int, beta: float
+) -> torch.Tensor:
+    """As ATen's: of NaN it is NaN, where torch's decomposition has 0; with beta 0 the slope at 0 is -1."""
+    apart = x - target
+    outside = torch.where(apart > 0, 1.0, -1.0).to(apart.dtype)
+    slope = torch.where(apart.abs() >= beta, outside, apart / beta)
+    return (slope / x.numel() if reduction == Reduction.MEAN.value else slope) * given
 
 
 def _fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor) -> Any:

@@ -1,5 +1,5 @@
 """Fake tensors with the strides of eager mode while AOTAutograd traces: operators are taken apart, copies left out and
-views made by the strides that fake tensors have then."""
+views made by the strides that fake tensors have then. And operators that torch takes apart wrongly stay whole."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from inductor_cpu.graph.orders import ORDERS, Order, order_of_result
 
 _one_at_a_time = threading.RLock()
 
+#: Operators with a Python kernel for autograd that gives other numbers than ATen's. It comes before all decompositions.
+_WHOLE: tuple[Any, ...] = (torch.ops.aten.multilabel_margin_loss_forward.default,)  # -1 is no class 0
+
 
 @contextmanager
 def strides_of_eager() -> Iterator[None]:
-    """While it lasts, fake results of the operators in `ORDERS` have eager's strides, in all threads."""
+    """While it lasts, fake results of the operators in `ORDERS` have eager's strides, in all threads, and those in
+    `_WHOLE` are ATen's."""
     with _one_at_a_time:
         yield from _changed_dispatch()
 
@@ -32,11 +36,22 @@ def _changed_dispatch() -> Iterator[None]:
         return _corrected(self, made, operator, args) if operator in ORDERS else made
 
     _forget_results()
+    kernels = {operator: dict(operator.py_kernels) for operator in _WHOLE}
+    for operator in _WHOLE:
+        _set_kernels(operator, {k: v for k, v in kernels[operator].items() if k is not torch._C.DispatchKey.Autograd})
     FakeTensorMode._dispatch_impl = dispatch  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         FakeTensorMode._dispatch_impl = torchs  # type: ignore[method-assign]
+        for operator in _WHOLE:
+            _set_kernels(operator, kernels[operator])
+
+
+def _set_kernels(operator: Any, kernels: dict[Any, Any]) -> None:
+    operator.py_kernels.clear()
+    operator.py_kernels.update(kernels)
+    operator._dispatch_cache.clear()
 
 
 def _corrected(mode: FakeTensorMode, made: Any, operator: Any, args: Sequence[Any]) -> Any:

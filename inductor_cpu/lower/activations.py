@@ -111,7 +111,7 @@ def hardswish(x: Term) -> Term:
 
 @formula(aten.hardswish_backward.default, tensors=2)
 def hardswish_backward(grad: Term, x: Term) -> Term:
-    return where(x <= -3, 0, where(x < 3, grad * (x / 3 + 0.5), grad))
+    return where(x <= -3, 0, where(x >= 3, grad, grad * (x / 3 + 0.5)))  # NaN for NaN, as in eager's vectors
 
 
 @formula(aten.hardsigmoid.default)
@@ -136,7 +136,7 @@ def relu6(x: Term) -> Term:
 
 @formula(aten.hardtanh_backward.default, tensors=2)
 def hardtanh_backward(grad: Term, x: Term, min_val: Number, max_val: Number) -> Term:
-    return where((x <= min_val) | (x >= max_val), 0, grad)
+    return where((x > min_val) & (x < max_val), grad, 0)  # also for NaN, as in eager's vectors
 
 
 @formula(aten.leaky_relu.default)
@@ -201,6 +201,6 @@ def elu_backward(
     def compute(body: Body, grad_value: int, value: int) -> int:
         g, y = Term(body, grad_value), Term(body, value)
         slope = (y + negative) if is_result else (y * input_scale).op("exp") * negative
-        return where(y <= 0, g * input_scale * slope, g * scale).value
+        return where(y > 0, g * scale, g * input_scale * slope).value  # NaN for NaN, as in eager's vectors
 
     return elementwise(ctx, node, compute, (grad, x), dtype, wide=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -46,6 +47,8 @@ def _sum(ctx: Lowering, node: fx.Node, op: str, left: int, a: Any, b: Any, alpha
     dtype = compute_dtype(node, nodes, KIND.DEFAULT)
     if op == "sub" and any(_is_bool(x) for x in (a, b)):
         raise Unsupported(node, "a difference of bools, which is an error")
+    if (isinstance(alpha, float) and not dtype.is_floating_point) or (isinstance(alpha, bool) and dtype != torch.bool):
+        raise Unsupported(node, f"a factor that is {alpha} for {dtype}, which is an error")
     if alpha == 1 or (dtype == torch.bool and alpha):
         return elementwise(ctx, node, op, args, dtype)
     if dtype == torch.bool:
@@ -197,6 +200,8 @@ def addcdiv(x: Term, a: Term, b: Term, value: Number = 1) -> Term:
 def lerp(ctx: Lowering, node: fx.Node, start: Any, end: Any, weight: Any) -> TensorValue:
     """start + weight * (end - start), from the nearer end so that weights 0 and 1 are exact."""
     dtype = compute_dtype(node, node.args[:2], KIND.DEFAULT)
+    if not dtype.is_floating_point:
+        raise Unsupported(node, f"{node.target} of {dtype}, which is an error")
 
     def compute(body: Body, *values: int) -> int:
         a, b, w = (Term(body, v) for v in values)
@@ -285,7 +290,7 @@ def round_decimals(ctx: Lowering, node: fx.Node, x: Any, decimals: int = 0) -> T
         return elementwise(ctx, node, "round", (x,), dtype)
 
     def compute(body: Body, value: int) -> int:
-        term, scale = Term(body, value), 10.0 ** abs(decimals)
+        term, scale = Term(body, value), 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf
         return ((term * scale).op("round") / scale if decimals > 0 else (term / scale).op("round") * scale).value
 
     return elementwise(ctx, node, compute, (x,), dtype, wide=True)

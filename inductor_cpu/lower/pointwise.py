@@ -206,10 +206,10 @@ def _signbit(body: Body, value: int) -> int:
     return body.const(False, torch.bool) if dtype == torch.bool else body.op("lt", value, body.const(0, dtype))
 
 
-_SAME = "neg abs sign floor ceil round trunc relu maximum minimum fmax fmin remainder fmod nextafter"
+_SAME = "neg abs sign floor ceil round trunc relu maximum minimum fmax fmin remainder fmod nextafter hypot"
 _FLOAT = (
     "sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh erf erfc erfinv lgamma digamma i0 sigmoid hypot atan2 copysign"
+    "asinh acosh atanh erf erfc erfinv lgamma digamma i0 sigmoid atan2 copysign"
 )
 _COMPARE = "eq ne lt le gt ge"
 _LOGICAL = "logical_not logical_and logical_or logical_xor"

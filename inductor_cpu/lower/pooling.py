@@ -264,6 +264,7 @@ def _adaptive_windows(node: fx.Node, x: TensorValue, output_size: Any, dims: int
 
 def _adaptive_max_pool(dims: int) -> Any:
     def lower(ctx: Lowering, node: fx.Node, x: TensorValue, output_size: Any) -> Any:
+        _require_float(node, x)
         return _max_with_indices(ctx, node, x, _adaptive_windows(node, x, output_size, dims))
 
     return lower
@@ -318,7 +319,7 @@ def counted(window: Window, out: Expr, pad: int, with_padding: bool) -> Expr:
 
 def _require_float(node: fx.Node, x: TensorValue) -> None:
     if not x.dtype.is_floating_point:
-        raise Unsupported(node, f"average pooling of {x.dtype}")
+        raise Unsupported(node, f"pooling of {x.dtype}")
 
 
 def _adaptive_avg_pool(dims: int) -> Any:

@@ -4,7 +4,7 @@ The windows that hold an input element are themselves a window, over the outputs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -167,7 +167,7 @@ def _avg_pool_backward(dims: int) -> Any:
             if divisor_override is not None:
                 return as_expr(divisor_override)
             terms = zip(windows, outs, pads, strict=True)
-            return product(counted(window, out, pad, count_include_pad) for window, out, pad in terms)
+            return _count(counted(window, out, pad, count_include_pad) for window, out, pad in terms)
 
         holders = _regular_holders(grad, x, dims, kernel, strides, pads, 1)
         return _divided(ctx, node, grad, x, holders, divisor)
@@ -183,11 +183,16 @@ def _adaptive_avg_pool_backward(dims: int) -> Any:
         ]
 
         def divisor(outs: tuple[Expr, ...]) -> Expr:
-            return product(window.length(out) for window, out in zip(windows, outs, strict=True))
+            return _count(window.length(out) for window, out in zip(windows, outs, strict=True))
 
         return _divided(ctx, node, grad, x, _adaptive_holders(node, grad, x, dims), divisor)
 
     return lower
+
+
+def _count(lengths: Iterable[Expr]) -> Expr:
+    """How many elements a window has, at least one: 0 / 0 of a window that does not exist would spoil the sum."""
+    return maximum(product(lengths), 1)
 
 
 def _divided(
@@ -198,15 +203,14 @@ def _divided(
     holders: Sequence[Window],
     divisor: Callable[[tuple[Expr, ...]], Expr],
 ) -> TensorValue:
-    """Each window gives its elements its gradient over their number."""
+    """Each window gives its elements its gradient over their number, or over what the program says instead."""
     if not grad.dtype.is_floating_point:
         raise Unsupported(node, f"average pooling of {grad.dtype}")
     acc, dims = accumulator(grad.dtype), len(holders)
 
     def share(body: Body, out: tuple[Expr, ...], at: tuple[Expr, ...], mask: int | None) -> int:
         loaded = body.cast(body.load(grad, out, mask), acc)
-        count = maximum(divisor(out[-dims:]), 1)  # 0 / 0 of a window that does not exist would spoil the sum
-        return body.op("div", loaded, number(body, count, acc))
+        return body.op("div", loaded, number(body, divisor(out[-dims:]), acc))
 
     return _gather(ctx, node, grad, x.sizes, holders, share)
 

@@ -49,6 +49,8 @@ def _running(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, kind: str) 
     """sum, prod or logaddexp of all elements up to each one."""
     fake = meta_of(node)
     dtype: torch.dtype = fake.dtype
+    if dtype == torch.bool:
+        raise Unsupported(node, "a scan that gives bools, which is an error")
     wide = torch.float32 if dtype in LOW_PRECISION else torch.float64 if dtype.is_floating_point else torch.int64
 
     def compute(body: Body, at: tuple[Expr, ...]) -> tuple[int]:

@@ -284,6 +284,8 @@ def index_add(
     _check_rows(node, x, source, sizes)
     if x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
+    if alpha == 1 and index.dtype == torch.int64 and x.ndim > 1 and dim in (0, x.ndim - 1):
+        return added(ctx, node, x, sizes, compute)  # eager makes it a scatter_add; else it rounds after each row
     result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "add")
     return result

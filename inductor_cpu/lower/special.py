@@ -93,7 +93,7 @@ def logit(x: Term, eps: Number | None = None) -> Term:
 
 @formula(aten.logit_backward.default, tensors=2)
 def logit_backward(grad: Term, x: Term, eps: Number | None = None) -> Term:
-    low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
+    low, outside = (0.0, math.nan) if eps is None or eps < 0 else (eps, 0.0)
     inside = (x >= low) & (x <= 1 - low)
     return where(inside, grad / (x * (1 - x)), outside)
 

@@ -114,7 +114,7 @@ def _two_points(
     body: Body, out: Expr, source: Expr, target: Expr, scale: float | None, align: bool, acc: torch.dtype
 ) -> list[tuple[Expr, int]]:
     """(input position, weight) of the two neighbours of an output position."""
-    if source == target and (scale is None or align):
+    if source == target:  # eager then ignores the scale
         return [(out, body.const(1.0, acc))]
     if source == 1:
         return [(ZERO, body.const(1.0, acc))]
@@ -126,6 +126,9 @@ def _two_points(
         half, ratio = body.const(0.5, acc), _ratio(body, source, target, scale, acc)
         place = body.op("sub", body.op("mul", ratio, body.op("add", place, half)), half)
         place = body.op("maximum", place, body.const(0.0, acc))
+        if scale is not None and (source - target).as_int is None:
+            same = body.op("eq", body.index(source), body.index(target))
+            place = body.op("where", same, body.cast(body.index(out), acc), place)
     last = body.index(source - 1)
     lower = body.op("minimum", body.cast(place, torch.int64), last)
     upper = body.op("minimum", body.op("add", lower, body.index(1)), last)

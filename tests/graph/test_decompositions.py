@@ -20,3 +20,13 @@ def test_a_loss_has_the_dtype_of_its_first_argument(loss: Callable[..., Tensor],
         actual = torch.compile(loss, backend="icpu")(first, second, reduction=reduction)
         assert actual.dtype == expected.dtype
         torch.testing.assert_close(actual.float(), expected.float(), rtol=2e-2, atol=1e-2)
+
+
+def test_multilabel_margin_loss_ends_its_targets_at_the_first_minus_one() -> None:
+    """Torch's decomposition, which aot_eager has, counts what follows as class 0."""
+    target = torch.tensor([[0, 2, -1, 1], [3, -1, -1, -1], [-1, 0, 0, 0]])
+    x = torch.linspace(-1, 2, 12).sin().view(3, 4).requires_grad_()
+    expected = F.multilabel_margin_loss(x, target)
+    actual = torch.compile(F.multilabel_margin_loss, backend="icpu")(x, target)
+    torch.testing.assert_close(actual, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, x)[0] for loss in (actual, expected)))

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from inductor_cpu.ir.interpret import run
 from tests.lower.harness import DECOMPOSITIONS, check, externs, lower
 
 aten = torch.ops.aten
@@ -374,6 +375,23 @@ def test_gradient_of_an_activation_equals_eager(name: str, dtype: torch.dtype) -
     check(BACKWARDS[name], grad, sample(dtype)[1:].contiguous(), exact=False)
 
 
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_gradient_of_an_activation_at_nan_equals_that_of_eager_in_vectors(name: str) -> None:
+    check(BACKWARDS[name], torch.ones(64), torch.full((64,), math.nan))
+
+
+def test_gradient_of_logit_with_a_negative_eps_is_that_without() -> None:
+    check(lambda g, x: aten.logit_backward(g, x, -0.1), *(sample(torch.float32, seed)[1:] for seed in (0, 1)))
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.0])
+def test_gradient_of_smooth_l1_loss_of_edge_values(beta: float) -> None:
+    x = torch.tensor(EDGES).repeat(14)
+    check(
+        lambda g, x, y: aten.smooth_l1_loss_backward(g, x, y, 0, beta), torch.ones(196), x, x.view(14, 14).t().flatten()
+    )
+
+
 def test_the_gradient_of_soft_margin_loss_far_from_the_margin_is_that_of_eager() -> None:
     """torch's decomposition would take 1 from a sigmoid near 1."""
     check(lambda grad, x, y: aten.soft_margin_loss_backward(grad, x, y, 1),
@@ -389,7 +407,23 @@ def test_fused_multiplies_round_once(dtype: torch.dtype) -> None:
           exact=False)  # fmt: skip
 
 
-@pytest.mark.parametrize("decimals", [2, -1, 0])
+REFUSED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "lerp": lambda x: torch.lerp(x, x, 0.5),
+    "hypot": lambda x: torch.hypot(x, x),
+    "cumsum_of_bools": lambda x: x.cumsum(0, dtype=torch.bool),
+    "add_with_a_bool": lambda x: torch.add(x, x, alpha=True),
+    "adaptive_max_pool": lambda x: F.adaptive_max_pool2d(x[None], 2),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_eager_refuses_for_integers_is_left_to_it(name: str) -> None:
+    program = lower(REFUSED[name], sample(torch.int32))
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        run(program, [sample(torch.int32)])
+
+
+@pytest.mark.parametrize("decimals", [2, -1, 0, 400, -400])
 def test_round_to_decimals(decimals: int) -> None:
     check(lambda x: torch.round(x * 37, decimals=decimals), sample(torch.float32))
 

@@ -79,6 +79,10 @@ def test_avg_pool2d_gradient(case, memory_format):
     _check_average(_image(memory_format=memory_format), case)
 
 
+def test_avg_pool2d_gradient_with_a_negative_divisor():
+    _check_average(_image(), (3, 2, 1, True, False, -2))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_avg_pool2d_gradient_of_other_dtypes(dtype):
     _check_average(_image(dtype), (3, 2, 1, False, False, None))

@@ -145,6 +145,15 @@ def test_index_add_copy_and_fill(dtype: torch.dtype) -> None:
     check(lambda x, i: x.index_fill(0, i, 3), x, unique)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_index_add_in_low_precision_rounds_where_eager_does(dtype: torch.dtype) -> None:
+    x, i = numbers(3, 4, 5, dtype=dtype), ints(600, high=3)
+    for dim, alpha, positions in ((0, 1, i), (-1, 1, i), (1, 1, i), (0, 2, i), (0, 1, i.int())):
+        source = numbers(*(600 if d == dim % 3 else n for d, n in enumerate(x.shape)), dtype=dtype)
+        check(lambda x, i, s: x.index_add(dim, i, s, alpha=alpha), x, positions, source)  # noqa: B023
+    check(lambda x, i, s: x.index_add(0, i, s), x[0, 0], i, source[:, 0, 0])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("padding", [-1, 2])
 def test_gradient_of_embedding(padding: int, dtype: torch.dtype) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from inductor_cpu.ir.interpret import run
 from inductor_cpu.ir.loop_nest import LoopNest, Scalar
 from tests.lower.accuracy import check_accurate, check_exact, interpreted
 from tests.lower.harness import lower
@@ -86,6 +87,20 @@ def test_bilinear_dtypes(align, dtype):
 def test_bilinear_with_scales_and_with_symbolic_sizes(align):
     check_accurate(lambda x: aten.upsample_bilinear2d.default(x, [13, 18], align, 2.7, 2.7), _image())
     check_accurate(lambda x: aten.upsample_bilinear2d.default(x, [13, 18], align), _image(), dynamic=True)
+
+
+def test_linear_to_the_same_size_ignores_the_scale():
+    for dims, op in enumerate((aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d), 1):
+        x = torch.randn(2, 3, *(5, 6, 4)[:dims])
+        check_accurate(lambda x: op.default(x, x.shape[2:], False, *[1.1] * dims), x)  # noqa: B023
+
+
+def test_linear_to_a_size_that_is_the_same_at_a_later_call_ignores_the_scale():
+    def resize(x):
+        return aten.upsample_linear1d.default(x, [x.shape[2] * 11 // 10], False, 1.1)
+
+    program, x = lower(resize, torch.randn(2, 3, 20), dynamic=True), torch.randn(2, 3, 7)
+    assert torch.equal(run(program, [x])[0], x)
 
 
 def test_bilinear_of_one_pixel_repeats_it():
