@@ -24,7 +24,7 @@ COMMUTING = frozenset({"neg", "abs", "relu", "maximum", "minimum", "where"})
 KEEPS_NAN_PLAIN = frozenset(
     {
         *("neg", "abs", "sign", "relu", "add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "where"),
-        *("floor", "ceil", "round", "trunc", "sqrt", "rsqrt", "reciprocal", "copysign", "quotient"),
+        *("floor", "ceil", "round", "trunc", "sqrt", "rsqrt", "reciprocal", "copysign", "quotient", "fma"),
         *("exp", "tanh", "erf", "sigmoid", "silu", "low_exp"),
     }
 )

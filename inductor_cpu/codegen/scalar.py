@@ -103,6 +103,7 @@ SCALAR: dict[str, Row] = {
     "lshift": Row(int="icpu::lshift({0}, {1})"),
     "rshift": Row(int="icpu::rshift({0}, {1})"),
     "where": Row(*["{0} ? {1} : {2}"] * 3),
+    "fma": Row(float="std::fma({0}, {1}, {2})"),
     "quotient": Row(float="{0} / {1}"),
     "philox": Row(int="icpu::philox<0>({0}, {1}, {2})"),
     "philox_second": Row(int="icpu::philox<1>({0}, {1}, {2})"),

@@ -60,6 +60,7 @@ VECTOR: dict[str, Row] = {
     "lshift": Row(int="icpu::lshift<{T}>({0}, {1})"),
     "rshift": Row(int="icpu::rshift<{T}>({0}, {1})"),
     "where": Row(*["icpu::select({0}, {1}, {2})"] * 3),
+    "fma": Row(float="icpu::fma({0}, {1}, {2})"),
     "quotient": Row(float="icpu::quotient({0}, {1}, {2})"),
     "philox": Row(int="icpu::philox<0>({0}, {1}, {2})"),
     "philox_second": Row(int="icpu::philox<1>({0}, {1}, {2})"),

@@ -150,6 +150,7 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "lshift": torch.bitwise_left_shift,
     "rshift": torch.bitwise_right_shift,
     "where": torch.where,
+    "fma": lambda a, b, c: torch.addcmul(c, a, b),  # of ATen's kernels, which round once
     "quotient": lambda a, b, inverse: torch.div(a, b),
     "philox": _philox(0),
     "philox_second": _philox(1),

@@ -87,6 +87,8 @@ _TABLE: list[OpRow] = [
     *_rows("lshift rshift", 2, "same", "int"),
     # ternary: where(condition: bool, a, b), a and b of one dtype
     *_rows("where", 3, "same", "any", exact=True),
+    # fma(a, b, c): a b + c, rounded once
+    *_rows("fma", 3, "same", "float"),
     # quotient(a, b, 1 / b): a / b of numbers a >= 0 and b >= 1, or NaN; last bits of tiny results may be others
     *_rows("quotient", 3, "same", "float", cost=3),
     # philox(counter, high, key): random bits, a function of the three; philox_second: other ones (see philox.h)

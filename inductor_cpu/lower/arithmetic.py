@@ -33,10 +33,13 @@ Number = bool | int | float
 
 # -- sums ------------------------------------------------------------------------------------------------------------
 def _scaled(op: str, alpha: Number) -> Compute:
-    """a + alpha * b, a - alpha * b."""
+    """a + alpha * b, a - alpha * b, of floats rounded once as in ATen's kernels."""
 
     def compute(body: Body, a: int, b: int) -> int:
-        return Term(body, a).op(op, Term(body, b) * alpha).value
+        left, right = Term(body, a), Term(body, b)
+        if left.dtype.is_floating_point:
+            return right.op("fma", alpha if op == "add" else -alpha, left).value
+        return left.op(op, right * alpha).value
 
     return compute
 
@@ -186,7 +189,8 @@ def addcmul(ctx: Lowering, node: fx.Node, x: Any, a: Any, b: Any, value: Any = 1
 
     def compute(body: Body, *values: int) -> int:
         x_, a_, b_ = (Term(body, v) for v in values)
-        return (x_ + (a_ if value == 1 else value * a_) * b_).value
+        factor = a_ if value == 1 else value * a_
+        return (factor.op("fma", b_, x_) if x_.dtype.is_floating_point else x_ + factor * b_).value
 
     return elementwise(ctx, node, compute, (x, a, b), dtype, wide=True)
 
@@ -198,7 +202,7 @@ def addcdiv(x: Term, a: Term, b: Term, value: Number = 1) -> Term:
 
 @rule(aten.lerp.Scalar, aten.lerp.Tensor)
 def lerp(ctx: Lowering, node: fx.Node, start: Any, end: Any, weight: Any) -> TensorValue:
-    """start + weight * (end - start), from the nearer end so that weights 0 and 1 are exact."""
+    """start + weight * (end - start), from the nearer end so that weights 0 and 1 are exact, and rounded once."""
     dtype = compute_dtype(node, node.args[:2], KIND.DEFAULT)
     if not dtype.is_floating_point:
         raise Unsupported(node, f"{node.target} of {dtype}, which is an error")
@@ -206,7 +210,7 @@ def lerp(ctx: Lowering, node: fx.Node, start: Any, end: Any, weight: Any) -> Ten
     def compute(body: Body, *values: int) -> int:
         a, b, w = (Term(body, v) for v in values)
         near = w.op("abs") < 0.5
-        return where(near, a + w * (b - a), b - (b - a) * (1 - w)).value
+        return where(near, w, w - 1).op("fma", b - a, where(near, a, b)).value
 
     by_number = not isinstance(weight, TensorValue)
     return elementwise(ctx, node, compute, (start, end, weight), dtype, wide=True, unrounded=(2,) if by_number else ())

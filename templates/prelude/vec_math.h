@@ -149,6 +149,14 @@ inline Vec<T, U> rsqrt(const Vec<T, U>& a) {
   return reciprocal(sqrt(a));
 }
 
+// a b + c, rounded once.
+template <Float T, int U>
+inline Vec<T, U> fma(const Vec<T, U>& a, const Vec<T, U>& b, const Vec<T, U>& c) {
+  Vec<T, U> result;
+  for (int j = 0; j < Vec<T, U>::regs; ++j) result.r[j] = fma_reg(a.r[j], b.r[j], c.r[j]);
+  return result;
+}
+
 // a / b, given 1 / b: a product and one step that makes up for what its product with b lacks of a (Markstein, "Computation
 // of elementary functions on the IBM RISC System/6000 processor", 1990). A division takes three times as long.
 // Preconditions: a >= 0 and b >= 1 are finite, or NaN. Within 0.51 ulp, and 1 unit of the smallest number where a is tiny.

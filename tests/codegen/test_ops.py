@@ -34,6 +34,7 @@ TORCH = {
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "ipow": torch.pow,
+    "fma": lambda a, b, c: torch.addcmul(c, a, b),
     "lshift": torch.bitwise_left_shift,
     "rshift": torch.bitwise_right_shift,
 }
@@ -43,7 +44,7 @@ EXACT = {
     *("neg", "abs", "sign", "relu", "floor", "ceil", "round", "trunc", "isnan", "isinf", "signbit", "logical_not"),
     *("bitwise_not", "add", "sub", "mul", "div", "fmod", "remainder", "floordiv", "truncdiv", "ipow", "copysign"),
     *("maximum", "minimum", "fmax", "fmin", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or"),
-    *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "digamma", "nextafter"),
+    *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "digamma", "nextafter", "fma"),
 }
 #: Bounds in units of the last place for the others, against fp64 (f64: against eager).
 ULPS = {"sqrt": 0.5, "reciprocal": 0.5, "erfc": 4.0, "sigmoid": 2.5, "lgamma": 4.0, "erfinv": 3.0, "i0": 3.0}
@@ -127,7 +128,7 @@ def inputs(group: Group) -> list[torch.Tensor]:
     if divides and not dtype.is_floating_point:
         overflow = (a == torch.iinfo(dtype).min) & (b == -1)  # eager traps
         b = torch.where((b == 0) | overflow, torch.ones_like(b), b)
-    return [a, b]
+    return [a, b, b.roll(7)][:arity]
 
 
 def expected(op: str, args: list[torch.Tensor]) -> torch.Tensor:
@@ -172,6 +173,18 @@ def test_op_agrees_with_eager(op: str, dtype: torch.dtype, results: dict[Group, 
     bound = {F32: ULPS.get(op, 1.5), F64: ULPS.get(op, 1.5) + 1}.get(dtype, 0.51)  # fp64 itself is eager's
     bad = ~(distance <= bound)
     assert not bad.any(), [t[bad][:5].tolist() for t in (*args, got, want, exact, distance)]
+
+
+def test_fma_of_floats_rounds_once(results: dict[Group, dict[str, torch.Tensor]]) -> None:
+    group = F32, 3, False
+    a, b, c = (x.to(F64) for x in inputs(group))
+    product = a * b  # exact
+    total = product + c
+    kept = total - product
+    known = (product - (total - kept)) + (c - kept) == 0  # what the sum lost (Knuth's two-sum)
+    assert known.sum() > len(a) // 4
+    assert same(results[group]["fma"][known], total[known].to(F32)).all()
+    assert not same(results[group]["fma"][known], (product.to(F32) + c.to(F32))[known]).all()
 
 
 def test_fmod_is_exact_where_the_quotient_overflows(isa: str) -> None:

@@ -82,3 +82,9 @@ def test_an_input_with_the_negative_bit_is_read_and_written_with_its_sign() -> N
 def test_zeros_of_both_signs_around_one_tensor() -> None:
     compiled, _ = compile_counted(lambda x: (F.pad(x, (1, 1), value=-0.0) * 3, F.pad(x, (1, 1)) * 3))
     assert [bool(y[0, 0].signbit()) for y in compiled(torch.ones(3, 4))] == [True, False]
+
+
+def test_erfinv_of_doubles_near_one_has_all_digits() -> None:
+    near = 1 - torch.logspace(-0.4, -15.5, 64, dtype=torch.float64)
+    compiled, _ = compile_counted(torch.erfinv)
+    torch.testing.assert_close(compiled(near), torch.erfinv(near), rtol=1e-15, atol=0)

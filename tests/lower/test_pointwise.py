@@ -407,6 +407,19 @@ def test_fused_multiplies_round_once(dtype: torch.dtype) -> None:
           exact=False)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda x, y: torch.add(x, y, alpha=0.3), lambda x, y: torch.sub(x, y, alpha=0.3),
+     lambda x, y: torch.rsub(x, y, alpha=0.3), lambda x, y: torch.addcmul(x, y, y, value=0.3),
+     lambda x, y: torch.lerp(x, y, 0.3)],
+    ids=["add", "sub", "rsub", "addcmul", "lerp"],
+)  # fmt: skip
+def test_products_that_are_added_are_not_rounded_before(function: Callable[..., torch.Tensor]) -> None:
+    assert "fma" in str(check(function, ordinary(torch.float32), ordinary(torch.float32, 1)))
+    integers = torch.arange(9), torch.arange(9) + 2
+    assert "fma" not in str(check(lambda x, y: (torch.add(x, y, alpha=3), torch.addcmul(x, y, y, value=2)), *integers))
+
+
 REFUSED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "lerp": lambda x: torch.lerp(x, x, 0.5),
     "hypot": lambda x: torch.hypot(x, x),
