@@ -296,7 +296,7 @@ def added(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
 @pytest.mark.skipif("avx512_fp16" in detect().features, reason="this CPU multiplies f16")
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_few_rows_of_f16_are_multiplied_by_one_kernel_of_loops(transposed: bool, rows: int) -> None:
+def test_few_rows_of_f16_are_multiplied_by_loops(transposed: bool, rows: int) -> None:
     torch.manual_seed(0)
     a, b = torch.randn(3, rows, 1000).half(), torch.randn(3, 1000, 70).half()
     b = b.mT.contiguous().mT if transposed else b
@@ -307,8 +307,9 @@ def test_few_rows_of_f16_are_multiplied_by_one_kernel_of_loops(transposed: bool,
         check(function, compiled, *operands)
         # ATen has vectors for one row by a matrix that lies transposed.
         library = rows == 1 and transposed and function in (torch.mm, torch.addmm)
-        counts = [(len(report.kernels), len(report.externs)) for report in reports]
-        assert counts == [(0, 1) if library else (1, 0)]
+        (counts,) = [(len(report.kernels), len(report.externs)) for report in reports]
+        # Two kernels where sums are divided among threads, which have little else to share with eight lanes.
+        assert counts in ([(0, 1)] if library else [(1, 0), (2, 0)])
 
 
 @pytest.mark.usefixtures("always")
