@@ -47,9 +47,10 @@ def generate_strips(strips: Strips, target: Target, choices: Choices = DEFAULT) 
     with writer.block(HEAD):
         if fails:
             writer.line("icpu::Status status;")
+            for kernel in kernels:
+                facts = Facts(kernel, tiling=False)
+                return_if_empty(facts, Values(facts, writer, choices, tables=False), writer)
         for number, kernel in enumerate(kernels):
-            facts = Facts(kernel, tiling=False)
-            return_if_empty(facts, Values(facts, writer, choices, tables=False), writer)
             if kernel.listed is not None:
                 _list_points(strips, number, kernel, kernel.listed, writer, choices)
         writer.line(f"const int threads = {choices.threads_for(str(work))};")
