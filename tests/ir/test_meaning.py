@@ -23,6 +23,7 @@ EAGER = {
     "lshift": torch.bitwise_left_shift,
     "rshift": torch.bitwise_right_shift,
     "quotient": lambda a, b, inverse: torch.div(a, b),
+    "fma": lambda a, b, c: torch.addcmul(c, a, b),
 }
 NONZERO_DIVISOR = {"floordiv", "truncdiv", "fmod", "remainder"}
 
@@ -72,12 +73,23 @@ def test_op_gives_what_eager_gives(op: str, dtype: torch.dtype) -> None:
         args = (torch.arange(args[0].numel()) % 2 == 0, *args)
     if op == "quotient":
         args = (*args, args[1].reciprocal())
+    if op == "fma":
+        args = (*args, args[0].flip(0))
     with torch.backends.mkldnn.flags(enabled=False):  # oneDNN's gelu of infinity is NaN
         expected = EAGER.get(op, getattr(torch, op, None))(*args)
     result_dtype = torch.bool if row.result == "bool" else dtype
     assert expected.dtype == result_dtype
     got = scalar(op, tuple(a.to(physical(a.dtype)) for a in args), result_dtype)
     torch.testing.assert_close(got.to(result_dtype), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(torch.float32, 23), (torch.float64, 52)], ids=str)
+def test_fma_rounds_once(dtype: torch.dtype, digits: int) -> None:
+    one_and_a_bit = torch.full((16,), 1 + 2.0**-digits, dtype=dtype)
+    square_without_its_last_digit = 1 + 2.0 ** (1 - digits)
+    other = torch.full_like(one_and_a_bit, -square_without_its_last_digit)
+    got = scalar("fma", (one_and_a_bit, one_and_a_bit, other), dtype)
+    assert got.tolist() == [2.0 ** (-2 * digits)] * 16
 
 
 def test_low_precision_results_are_rounded_after_each_op() -> None:
