@@ -83,21 +83,44 @@ inline Reg<float> low_tanh_reg(Reg<float> x) {
   return inside * share;
 }
 #elif defined(CPU_CAPABILITY_AVX2)
-inline Reg<float> low_exp_reg(Reg<float> x) {
-  // Beyond these bounds the result is infinite, or zero.
-  const Reg<float> inside = raw_max(splat_reg(-150.0f), raw_min(splat_reg(129.0f), x * 1.44269504f));
-  const Reg<float> whole = round_reg(inside);
-  return scale_reg(low_power_of_fraction(inside - whole), whole);
+// factor x as its fraction, between -1/2 and 1/2, and 2 to the power of the rest, for -126 <= factor x <= 127.
+struct LowParts {
+  Reg<float> fraction, power;
+};
+inline LowParts low_parts(Reg<float> x, float factor) {
+  constexpr float kRounder = 12582912.0f + 127.0f;  // 1.5 * 2^23 + 127: leaves the power's exponent in the last bits
+  const Reg<float> place = fma_reg(x, splat_reg(factor), splat_reg(kRounder));
+  return {fma_reg(x, splat_reg(factor), kRounder - place), (Reg<float>)((Reg<int32_t>)place << 23)};
 }
+
+// 4^(factor x), rounded once also where it is infinite, denormal or zero: 2^(factor x) is a normal number there.
+inline Reg<float> low_power_of_four(Reg<float> x, float factor) {
+  const float bound = 75.5f / std::abs(factor);
+  const LowParts parts = low_parts(raw_max(splat_reg(-bound), raw_min(splat_reg(bound), x)), factor);
+  const Reg<float> power_of_fraction =
+      short_polynomial(parts.fraction, {1.0f, 1.3862692f, 0.9606558f, 0.44443703f, 0.15726386f, 0.04180881f});
+  return power_of_fraction * parts.power * parts.power;
+}
+inline constexpr float kHalfLog2e = 0.72134752f;
+inline Reg<float> low_exp_reg(Reg<float> x) { return low_power_of_four(x, kHalfLog2e); }
+
 template <class T>
 inline Reg<float> low_sigmoid_reg(Reg<float> x) {
-  return 1.0f / (1.0f + low_exp_reg(-x));
+  return 1.0f / (1.0f + low_power_of_four(x, -kHalfLog2e));
 }
 template <class T>
 inline Reg<float> low_silu_reg(Reg<float> x) {
-  return x / (1.0f + low_exp_reg(-x));
+  return x / (1.0f + low_power_of_four(x, -kHalfLog2e));
 }
-inline Reg<float> low_tanh_reg(Reg<float> x) { return tanh_reg(x); }
+
+// A quotient of polynomials. From 4.64 on tanh is nearer to 1 than f16 has numbers.
+inline Reg<float> low_tanh_reg(Reg<float> x) {
+  const Reg<float> inside = raw_max(splat_reg(-4.64f), raw_min(splat_reg(4.64f), x));
+  const Reg<float> square = inside * inside;
+  const Reg<float> top = short_polynomial(square, {0.9999988f, 0.117207475f, 0.0016804499f});
+  const Reg<float> bottom = short_polynomial(square, {1.0f, 0.45053092f, 0.018538209f, 6.754219e-05f});
+  return inside * top / bottom;
+}
 #endif
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)

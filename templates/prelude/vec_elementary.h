@@ -160,6 +160,11 @@ inline ExpParts exp_parts(Reg<float> x) {
   return {n, fma_reg(r * r, q, r)};
 }
 
+// 2^n for a whole number -126 <= n <= 127.
+inline Reg<float> normal_power_reg(Reg<float> n) {
+  return (Reg<float>)(((Reg<int32_t>)_mm256_cvtps_epi32(n) + 127) << 23);
+}
+
 // Beyond these bounds the result is infinite, or zero.
 inline Reg<float> exp_reg(Reg<float> x) {
   const Reg<float> inside = raw_max(splat_reg(-104.0f), raw_min(splat_reg(89.0f), x));
@@ -211,7 +216,7 @@ inline Reg<float> log1p_reg(Reg<float> x) {
 inline Reg<float> tanh_reg(Reg<float> x) {
   const Reg<float> size = size_reg(x);
   const ExpParts parts = exp_parts(raw_min(splat_reg(20.0f), size + size));
-  const Reg<float> power = scale_reg(splat_reg(1.0f), parts.n);
+  const Reg<float> power = normal_power_reg(parts.n);
   const Reg<float> t = fma_reg(power, parts.e, power - 1.0f);
   return with_sign_of(t / (t + 2.0f), x);
 }
@@ -225,7 +230,7 @@ inline Reg<float> erf_reg(Reg<float> x) {
       size, {0.12837923f, 0.63661939f, 0.10277783f, -0.019153064f, -1.6039540e-4f, 0.0016670267f, -6.3283631e-4f,
              1.1764110e-4f, -9.2562450e-6f});
   const ExpParts parts = exp_parts(-fma_reg(size, rest, size));
-  const Reg<float> power = scale_reg(splat_reg(1.0f), parts.n);
+  const Reg<float> power = normal_power_reg(parts.n);
   return with_sign_of((1.0f - power) - power * parts.e, x);
 }
 
