@@ -14,7 +14,7 @@ from enum import Enum
 import torch
 
 from inductor_cpu.ir.index import Expr, Sym
-from inductor_cpu.ir.kernel import LINE_BYTES, SHORT_STRIDES, VectorPlan
+from inductor_cpu.ir.kernel import LINE_BYTES, VectorPlan
 from inductor_cpu.ir.lane_order import constant_lanes, lane_order, within_a_vector
 from inductor_cpu.ir.loop_nest import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
@@ -42,8 +42,9 @@ ACCESS_COST = {"uniform": 0.1, "contiguous": 1.0, "strided": 8.0, "gather": 12.0
 #: A strided access whose lanes lie in a cache line each.
 FAR_COST = 12.0
 
-#: Lanes and element sizes for which a load with a short stride s is s loads of neighbours, sorted in registers.
-SHORT_STRIDE_LANES, SHORT_STRIDE_SIZES = 16, (2, 4)
+#: Loads of elements of these sizes with a short stride s are s loads of neighbours, sorted in registers; by lanes, the
+#: longest such stride.
+SORTED_STRIDE, SORTED_SIZES = {8: 6, 16: 8}, (2, 4)
 
 #: A gather that is a plain load but at borders.
 BENT_COST = 3.0
@@ -56,6 +57,9 @@ SCAN_COST = 4.0
 
 #: Folding the lanes of one result to a scalar, once a result.
 FOLD_COST = 16.0
+
+#: Each store of a loop that fills no vector, where stores under a mask are slow: it is one of pieces. By lanes.
+PIECES_COST = {8: 1.5}
 
 #: A contiguous access that another loop repeats (a row of weights): it comes from the cache.
 REPEATED_COST = 0.3
@@ -188,11 +192,13 @@ def _within_reach_cost(load: Load, loop: Sym, body: Sequence[Instr], inner: Sequ
 
 
 def _short_stride_cost(load: Load, loop: Sym, body: Sequence[Instr], inner: Sequence[Sym], lanes: int) -> float:
-    """The cost of a load with a short stride as loads of all elements between; infinite for others."""
-    if lanes != SHORT_STRIDE_LANES or load.dtype.itemsize not in SHORT_STRIDE_SIZES:
+    """The cost of a load with a short stride as loads of all elements between; infinite for others, and for lanes that
+    fill no vector, whose elements are loaded one by one."""
+    assert loop.size is not None
+    if load.dtype.itemsize not in SORTED_SIZES or hint(loop.size) < lanes:
         return math.inf
     stride = load.index[0].coefficient(loop)
-    short = stride is not None and stride.as_int in SHORT_STRIDES
+    short = stride is not None and stride.as_int in range(2, SORTED_STRIDE.get(lanes, 0) + 1)
     return (
         float(stride_hint(load.index[0], loop))
         if short and access_kind(load.index[0], loop, body, inner) == "strided"
@@ -207,9 +213,14 @@ def _bends(address: Expr, loop: Sym) -> bool:
 
 
 def _store_cost(store: Store, loop: Sym, outer: Sequence[Sym], inner: Sequence[Sym], body: Sequence[Instr]) -> float:
-    if store.mode == "add" and access_kind(store.index[0], loop, body, inner) != "contiguous":
+    address, dtype = store.index[0], body[store.value].dtype
+    kind = access_kind(address, loop, body, inner)
+    if store.mode == "add" and kind != "contiguous":
         return 1.5 * ACCESS_COST["gather"]
-    cost = _access_cost(store.index[0], body[store.value].dtype, loop, outer, inner, body)
+    cost = _access_cost(address, dtype, loop, outer, inner, body)
+    far = kind == "strided" and stride_hint(address, loop) * dtype.itemsize > LINE_BYTES
+    if far and 0 < _tile_length(address, loop, outer) < SHORT_TILE:
+        cost = FAR_COST  # each row of the tile is a small part of a line
     return (2.0 if cost >= ACCESS_COST["strided"] else 1.5) * cost  # a scatter costs more than a gather
 
 
@@ -236,7 +247,8 @@ def _cost(
             total += SCAN_COST if loop in inner else 0.2
     for store in stores:
         often = folded if store.index[0].symbols.isdisjoint(inner) else 1
-        total += _store_cost(store, loop, outer, inner, body) / often
+        pieces = PIECES_COST.get(lanes, 0.0) if size < lanes else 0.0
+        total += (_store_cost(store, loop, outer, inner, body) + pieces) / often
     if loop in outer and loop is not outer[-1] and not inner:
         total += 0.5
     order = (*outer, *inner)

@@ -80,9 +80,6 @@ inline value_t<T, U> load_apart(
 // -- short strides ----------------------------------------------------------------------------------------------------
 // One unit of elements that lie 2 to 8 apart, from whole registers of neighbours; nothing beyond the last is read.
 #if defined(CPU_CAPABILITY_AVX512)
-template <class T>
-inline constexpr bool kHasShortStrides = sizeof(T) == 4 || sizeof(T) == 2;
-
 // The registers of N words that 16 elements lie in, of which the last one ends with the last element.
 template <int N, int Stride>
 struct StridedRegisters {
@@ -166,14 +163,83 @@ inline value_t<T> load_strided_unit(const T* p) {
     }
   }
 }
-#else
-template <class T>
-inline constexpr bool kHasShortStrides = false;
-#endif
-
 // Where the elements of words or halves come out of whole registers faster than one by one.
 template <class T, int Stride>
-inline constexpr bool kSortsStride = kHasShortStrides<T> && (!kSlowGathers || sizeof(T) == 2 || Stride <= 5);
+inline constexpr bool kSortsStride = (sizeof(T) == 4 && (!kSlowGathers || Stride <= 5)) || sizeof(T) == 2;
+#else
+template <class T, int Stride>
+inline constexpr bool kSortsStride = (sizeof(T) == 4 || sizeof(T) == 2) && Stride <= 6;
+
+// Register r of as many as the stride starts at element 7 r; so the last one ends with the last element. In it, element 7 r + n
+// is at place n: the elements have eight different places, since no stride from 2 to 6 has a divisor in common with 7.
+template <int Stride>
+struct StridedPlaces {
+  static constexpr int of_lane(int lane) { return lane == 7 ? 7 : lane * Stride % 7; }
+  static constexpr int in_register(int number) {
+    int places = 0;
+    for (int lane = 0; lane < 8; ++lane) {
+      if (number == (lane == 7 ? Stride - 1 : lane * Stride / 7)) places |= 1 << of_lane(lane);
+    }
+    return places;
+  }
+  alignas(32) int32_t word[8];
+  alignas(16) int8_t byte_of_half[16];
+  constexpr StridedPlaces() : word(), byte_of_half() {
+    for (int lane = 0; lane < 8; ++lane) word[lane] = of_lane(lane);
+    for (int i = 0; i < 16; ++i) byte_of_half[i] = static_cast<int8_t>(2 * of_lane(i / 2) + i % 2);
+  }
+};
+
+// replace(found, number, places): the register `found` with these places of register `number`.
+template <int Stride, class Bits, class Replace>
+inline ICPU_INLINE Bits join_strided(Bits found, const Replace& replace) {
+  [&]<int... before>(std::integer_sequence<int, before...>) ICPU_INLINE {
+    ((found = replace(
+          found, before + 1, std::integral_constant<int, StridedPlaces<Stride>::in_register(before + 1)>{})), ...);
+  }(std::make_integer_sequence<int, Stride - 1>{});
+  return found;
+}
+
+template <int Stride>
+inline __m256i load_strided_words(const int32_t* p) {
+  static constexpr StridedPlaces<Stride> places;
+  const auto words = [&](int number) ICPU_INLINE {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 7 * number));
+  };
+  const auto found = join_strided<Stride>(words(0), [&](__m256i others, int number, auto chosen) ICPU_INLINE {
+    return _mm256_blend_epi32(others, words(number), chosen);
+  });
+  return _mm256_permutevar8x32_epi32(found, _mm256_load_si256(reinterpret_cast<const __m256i*>(places.word)));
+}
+
+template <int Stride>
+inline __m128i load_strided_halves(const uint16_t* p) {
+  static constexpr StridedPlaces<Stride> places;
+  const auto halves = [&](int number) ICPU_INLINE {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 7 * number));
+  };
+  const auto found = join_strided<Stride>(halves(0), [&](__m128i others, int number, auto chosen) ICPU_INLINE {
+    return _mm_blend_epi16(others, halves(number), chosen);
+  });
+  return _mm_shuffle_epi8(found, _mm_load_si128(reinterpret_cast<const __m128i*>(places.byte_of_half)));
+}
+
+template <int Stride, class T>
+inline value_t<T> load_strided_unit(const T* p) {
+  if constexpr (sizeof(T) == 4) {
+    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const int32_t*>(p)))}};
+  } else {
+    const __m128i halves = load_strided_halves<Stride>(reinterpret_cast<const uint16_t*>(p));
+    if constexpr (std::is_same_v<T, bf16>) {
+      return {{(Reg<float>)((Reg<uint32_t>)_mm256_cvtepu16_epi32(halves) << 16)}};
+    } else if constexpr (std::is_same_v<T, f16>) {
+      return {{of_f16_bits(halves)}};
+    } else {
+      return {{(Reg<int32_t>)_mm256_cvtepi16_epi32(halves)}};
+    }
+  }
+}
+#endif
 
 template <int Stride, class T, class Lanes, int U = Lanes::units>
 inline value_t<T, U> load_strided(const T* p, const Lanes& lanes) {

@@ -152,6 +152,32 @@ def test_the_loop_with_contiguous_access_becomes_lanes() -> None:
     assert plan_vectors((I, J), (), body, stores, 16).loop == I
 
 
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_lanes_are_records_and_not_their_few_elements(lanes: int) -> None:
+    points, places = loops(1000, 3)
+    scale, x = load("scale", at(of(points) * 2)), load("x", at(of(points) * 3 + of(places)))
+    stores = (Store("y", at(of(points) * 3 + of(places)), 1),)
+    assert plan_vectors((points, places), (), (scale, x), stores, lanes).loop == points
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_lanes_are_no_lines_of_which_a_tile_would_store_a_small_part(lanes: int) -> None:
+    width, channels, down, across = loops(56, 64, 2, 2)
+    x = load("x", at(of(channels) * 6272 + of(down) * 112 + of(width) * 2 + of(across)))
+    place = of(width) * 256 + of(channels) * 4 + of(down) * 2 + of(across)
+    plan = plan_vectors((width, channels, down, across), (), (x,), (Store("y", at(place), 0),), lanes)
+    assert plan.loop == channels
+
+
+@pytest.mark.parametrize("lanes", [8, 16])
+def test_a_loop_too_short_for_a_vector_gains_nothing_by_short_strides(lanes: int) -> None:
+    rows, places = loops(100_000, 3)
+    body = [load("matrix", at(of(rows) * 9 + of(places) * 3 + k)) for k in range(3)]
+    body += [load("point", at(of(rows) * 3 + k)) for k in range(3)]
+    stores = (Store("y", at(of(rows) * 3 + of(places)), 0),)
+    assert plan_vectors((rows, places), (), body, stores, lanes).loop == rows
+
+
 def test_a_reduction_over_columns_vectorizes_the_outer_loop() -> None:
     kernel = only_kernel(scheduled(lambda x: x.sum(0), torch.randn(24, 48)))
     assert kernel.vector.loop == kernel.outer[0]
