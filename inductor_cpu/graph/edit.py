@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -78,8 +79,19 @@ def carry(before: fx.Node, *nodes: fx.Node) -> None:
         node.meta.update({key: before.meta[key] for key in _SAID if key in before.meta})
 
 
+def is_view(node: fx.Node) -> bool:
+    """Whether a call views its first argument, in several parts perhaps, or takes one of such parts; reshapes count,
+    which copy where they have to."""
+    if node.target is operator.getitem:
+        return is_view(args_of(node)[0])
+    return isinstance(node.target, torch._ops.OpOverload) and (node.target.is_view or node.target in RESHAPES)
+
+
 def view_again(graph: fx.Graph, view: fx.Node, source: fx.Node) -> fx.Node:
-    """The same view of another value."""
+    """The same view of another value, or the same part of other parts."""
+    if view.target is operator.getitem:
+        part = args_of(view)[1]
+        return add(graph, operator.getitem, source, part, value=fake(source)[part])
     target: Any = aten.reshape.default if view.target in RESHAPES else view.target
     return add(graph, target, source, *args_of(view)[1:])
 
@@ -233,7 +245,13 @@ def _restore(graph: fx.Graph, node: fx.Node, source: fx.Node) -> None:
 
 
 def copy_as_before(graph: fx.Graph, node: fx.Node, source: fx.Node) -> fx.Node:
-    """A copy of `source`, in front of `node`, with the strides that `source` had before they were changed."""
+    """A copy of `source`, in front of `node`, with the strides that `source` had before they were changed. A view
+    becomes the same view of a copy of what it is taken of: only so it has its gaps and its offset, too."""
+    base = args_of(source)[0]
+    if is_view(source) and "value_before" in base.meta:
+        copy = copy_as_before(graph, node, base)
+        with graph.inserting_before(node):
+            return view_again(graph, source, copy)
     return copy_with_strides(graph, node, source, source.meta["value_before"].stride())
 
 

@@ -6,7 +6,6 @@ that a change of one shows in the other; so the memory that they share is copied
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from inductor_cpu.graph.edit import add, args_of, copy_with_strides, fake, hints, view_again
+from inductor_cpu.graph.edit import args_of, copy_with_strides, fake, hints, view_again
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,7 @@ def _view_again(graph: fx.Graph, views: Sequence[fx.Node], made: dict[fx.Node, f
     """The views, innermost last, of another value. made: those that are there already."""
     for view in reversed(views):
         if view not in made:
-            made[view] = (
-                add(graph, operator.getitem, value, args_of(view)[1], value=fake(value)[args_of(view)[1]])
-                if view.target is operator.getitem
-                else view_again(graph, view, value)
-            )
+            made[view] = view_again(graph, view, value)
         value = made[view]
     return value
 

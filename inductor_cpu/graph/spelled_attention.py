@@ -20,7 +20,18 @@ from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from inductor_cpu.graph.attention import AttentionChoice
-from inductor_cpu.graph.edit import RESHAPES, TRANSPOSES, add, args_of, aten, carry, fake, is_call, order_of_dims
+from inductor_cpu.graph.edit import (
+    RESHAPES,
+    TRANSPOSES,
+    add,
+    args_of,
+    aten,
+    carry,
+    fake,
+    is_call,
+    is_view,
+    order_of_dims,
+)
 from inductor_cpu.graph.spelled_forms import Spelled, factor, find_spelled, is_copy, same
 from inductor_cpu.graph.spelled_gradients import Gradients, find_gradients
 from inductor_cpu.ir.operators import ATTENTION, ATTENTION_BACKWARD
@@ -233,8 +244,4 @@ def _is_wanted_by_rows(product: fx.Node | None, order: list[int], shape: Sequenc
 
 def _is_returned(node: fx.Node) -> bool:
     """Whether a value, or a view of it, is a result."""
-    return any(user.op == "output" or (_is_view(user) and _is_returned(user)) for user in node.users)
-
-
-def _is_view(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and (node.target.is_view or node.target in RESHAPES)
+    return any(user.op == "output" or (is_view(user) and _is_returned(user)) for user in node.users)

@@ -28,6 +28,17 @@ class Features(nn.Module):
         return y, z, z.flatten(2), z.permute(0, 2, 3, 1)
 
 
+class Part(nn.Module):
+    """A result with gaps between its elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 6, 3, groups=3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)[:, 1:3]
+
+
 def _depthwise() -> nn.Conv2d:
     return nn.Conv2d(3, 6, 3, groups=3)
 
@@ -50,6 +61,7 @@ def _block(channels: int) -> nn.Sequential:
 MODULES: dict[str, Callable[[], nn.Module]] = {
     "norm, depthwise, pooling, linear": lambda: _block(16),
     "results from the middle": Features,
+    "a part of a result": Part,
     "patches as tokens": lambda: nn.Sequential(
         nn.Conv2d(3, 12, 5, stride=5),
         nn.Conv2d(12, 12, 1, groups=12),

@@ -270,19 +270,30 @@ def test_weight_that_is_no_parameter_is_not_packed() -> None:
     assert not passed.calls(CONV)
 
 
-def _fake_first_stride(x: Tensor) -> Tensor:
-    return x.new_empty((), dtype=torch.int64)
+def _fake_layout(x: Tensor) -> Tensor:
+    return x.new_empty(x.dim() + 1, dtype=torch.int64)
 
 
-def test_custom_operator_gets_the_strides_of_eager_mode() -> None:
+READ: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], Callable[[Tensor], Tensor]]] = {
+    "whole": (lambda: nn.Conv2d(4, 8, 3), (2, 4, 6, 6), lambda y: y),
+    "part of the channels": (lambda: nn.Conv2d(4, 8, 3), (2, 4, 6, 6), lambda y: y[:, 1:3]),
+    "part, activated": (lambda: nn.Conv2d(4, 8, 3), (2, 4, 6, 6), lambda y: y.relu()[:, :, 1:3].transpose(1, 2)),
+    "part of many": (lambda: nn.Conv2d(4, 8, 3), (2, 4, 6, 6), lambda y: y.split(2, 1)[1].unbind(0)[1]),
+    "part of rows": (lambda: nn.Conv2d(4, 8, 3), (2, 4, 6, 6), lambda y: y[1:].view(-1, 32)[:, 3:7]),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_custom_operator_gets_the_strides_of_eager_mode(case: str) -> None:
+    layer, size, view = READ[case]
     with torch.library._scoped_library("icpu_test_strides", "FRAGMENT") as library:
-        library.define("first_stride(Tensor x) -> Tensor")
-        library.impl("first_stride", lambda x: torch.full((), x.stride(1)), "CPU")
-        torch.library.register_fake("icpu_test_strides::first_stride", _fake_first_stride, lib=library)
-        net = Net(nn.Conv2d(4, 4, 3), lambda y: torch.ops.icpu_test_strides.first_stride(y))
-        result, passed = run_both(net, torch.randn(2, 4, 6, 6))
+        library.define("layout(Tensor x) -> Tensor")
+        library.impl("layout", lambda x: torch.tensor([*x.stride(), x.storage_offset()]), "CPU")
+        torch.library.register_fake("icpu_test_strides::layout", _fake_layout, lib=library)
+        net, x = Net(layer(), lambda y: torch.ops.icpu_test_strides.layout(view(y))), torch.randn(size)
+        result, passed = run_both(net, x)
         assert len(passed.calls(CONV)) == 1
-        assert result.item() == 16
+        assert result.tolist() == net(x).tolist()
 
 
 def test_attention_gets_a_dense_last_dimension() -> None:
@@ -292,8 +303,9 @@ def test_attention_gets_a_dense_last_dimension() -> None:
     assert [n.meta["val"].stride(-1) for n in call.all_input_nodes] == [1, 1, 1]
 
 
-def test_as_strided_reads_the_memory_of_eager_mode() -> None:
-    net = Net(nn.Conv2d(4, 4, 3), lambda y: (y * 1).as_strided((2, 16), (16, 1)) + 0)
+@pytest.mark.parametrize("view", [lambda y: y * 1, lambda y: y[:, 1:3]], ids=["whole", "part"])
+def test_as_strided_reads_the_memory_of_eager_mode(view: Callable[[Tensor], Tensor]) -> None:
+    net = Net(nn.Conv2d(4, 4, 3), lambda y: view(y).as_strided((2, 16), (48, 1)) + 0)
     check(net, torch.randn(2, 4, 6, 6))
 
 
