@@ -58,10 +58,12 @@ def cast_to(node: fx.Node | None) -> torch.dtype | None:
 
 
 def replace_tail(graph: fx.Graph, tail: Tail, new: fx.Node) -> list[fx.Node]:
-    """Put the new layer, and the views after it, in the place of the tail; returns those views."""
+    """Put the new layer, and the views after it, in the place of the tail; returns those views. They have the strides
+    that they had, for whoever spreads those of the new layer."""
     views: list[fx.Node] = []
     with graph.inserting_before(tail.last):
         for view in tail.views:
             views.append(view_again(graph, view, views[-1] if views else new))
+            views[-1].meta["val"] = fake(view)
     tail.last.replace_all_uses_with(views[-1] if views else new)
     return views

@@ -280,6 +280,8 @@ READ: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], Callable[[Tensor
     "part, activated": (lambda: nn.Conv2d(4, 8, 3), (2, 4, 6, 6), lambda y: y.relu()[:, :, 1:3].transpose(1, 2)),
     "part of many": (lambda: nn.Conv2d(4, 8, 3), (2, 4, 6, 6), lambda y: y.split(2, 1)[1].unbind(0)[1]),
     "part of rows": (lambda: nn.Conv2d(4, 8, 3), (2, 4, 6, 6), lambda y: y[1:].view(-1, 32)[:, 3:7]),
+    "one dimension, activated": (lambda: nn.Conv1d(4, 8, 3), (2, 4, 6), torch.relu),
+    "one dimension, transposed and activated": (lambda: nn.Conv1d(4, 8, 3), (2, 4, 6), lambda y: y.mT.relu()),
 }
 
 
