@@ -95,9 +95,10 @@ def _turn(body: tuple[Instr, ...], position: int, loop: Sym, size: int) -> tuple
 
 
 def _value(instr: Instr, loop: Sym, point: int) -> int | None:
-    """The value of a number, or of an index that is linear in the loop alone, at a point of the loop."""
+    """The value of an integer, or of an index that is linear in the loop alone, at a point of the loop. Floats are
+    compared with no index, and infinities are no integers."""
     if isinstance(instr, Const):
-        return int(instr.value)
+        return None if instr.dtype.is_floating_point else int(instr.value)
     if not isinstance(instr, Index) or instr.expr.symbols != {loop}:
         return None
     coefficient = instr.expr.coefficient(loop)

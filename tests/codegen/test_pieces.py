@@ -139,3 +139,11 @@ def test_a_loop_is_cut_where_an_answer_changes() -> None:
 @pytest.mark.parametrize("cut", [1, 15, 90, 100])
 def test_a_piece_shorter_than_a_vector_is_not_cut_off(cut: int) -> None:
     assert pieces_of(Facts(joined("avx512", cut))) == ()
+
+
+def test_numbers_are_compared_with_infinities() -> None:
+    """A division by an infinity asks for the sign of that, which is known: no answer that changes in the loop."""
+    b = Build()
+    sign = b.op("lt", b.const(float("-inf"), F32), b.const(0.0, F32))
+    b.store("Y", of(C), b.op("where", sign, b.load("A", of(C), F32), b.const(1.0, F32)))
+    assert pieces_of(Facts(b.kernel("avx512", [C], vector=C))) == ()
