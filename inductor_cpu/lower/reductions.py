@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr, as_expr, product
+from inductor_cpu.ir.index import ZERO, Expr, as_expr, lower_bound, product
 from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
@@ -281,8 +281,18 @@ rule(aten.all.default, aten.all.dim, aten.all.dims)(_logical("all"))
 
 
 # -- extrema ---------------------------------------------------------------------------------------------------------
+def _refuse_nothing(node: fx.Node, axes: Axes) -> None:
+    """Nothing has no extremum, an error of the operator. Fake tensors tell that of amax and argmax, but not of max and
+    min; sizes that are only known as symbols of the input are not 0, which is a graph of its own."""
+    count = axes.count
+    unbacked = any(symbol.name.startswith("u") for symbol in count.symbols)
+    if count == 0 or (unbacked and (lower_bound(count) or 0) < 1):
+        raise Unsupported(node, "an extremum of what may be empty")
+
+
 def _extremum(kind: str) -> Any:
     def lower(ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any = None, keepdim: bool = False) -> Any:
+        _refuse_nothing(node, axes_of(x, dim))
         return node_result(ctx, node, axes_of(x, dim), kind, loader(x), x.dtype, keepdim)
 
     return lower
@@ -292,6 +302,7 @@ def _extremum_with_index(kind: str) -> Any:
     def lower(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, keepdim: bool = False) -> Any:
         values, indices = meta_of(node)
         axes = axes_of(x, dim)
+        _refuse_nothing(node, axes)
         return (
             node_result(ctx, node, axes, kind, loader(x), x.dtype, keepdim, fake=values),
             _position(ctx, node, axes, kind, x, keepdim, indices),

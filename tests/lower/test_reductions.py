@@ -6,8 +6,10 @@ import math
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu.ir.loop_nest import LoopNest
+from inductor_cpu.lower.graph import lower_graph
 from tests.lower.accuracy import check_accurate, check_exact, interpreted
 from tests.lower.harness import externs, lower
 
@@ -75,6 +77,27 @@ def test_reductions_of_nothing_give_the_identity(shape):
         )
 
     check_exact(run, torch.empty(shape))
+
+
+@pytest.mark.parametrize(
+    "extremum", [torch.max, torch.min, lambda x: torch.max(x, 1), lambda x: torch.min(x, 1)], ids=str
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool])
+def test_an_extremum_of_nothing_is_the_error_of_the_operator(extremum, dtype):
+    program = lower(extremum, torch.empty((3, 0), dtype=dtype))
+    assert len(externs(program)) == 1
+    assert externs(lower(extremum, torch.empty((3, 2), dtype=dtype))) == []
+
+
+@pytest.mark.parametrize("rows", [0, 1], ids=["maybe empty", "not empty"])
+def test_an_extremum_over_a_size_from_data_is_computed_if_it_is_not_empty(rows):
+    def largest(x):
+        picked = x[x > 0] if rows == 0 else torch.cat([x[x > 0], x])
+        return picked.max()
+
+    graph = make_fx(largest, tracing_mode="symbolic")(torch.randn(5))
+    called = externs(lower_graph(graph, "test"))
+    assert ("max.default" in called) == (rows == 0)
 
 
 def test_scalar_tensors_reduce_to_themselves():
