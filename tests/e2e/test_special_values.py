@@ -79,6 +79,13 @@ def test_an_input_with_the_negative_bit_is_read_and_written_with_its_sign() -> N
     torch.testing.assert_close(mine, eager)
 
 
+def test_zeros_without_memory_are_read_as_zeros() -> None:
+    """Autograd has such gradients, and no guard of Dynamo's tells them from a plain tensor."""
+    compiled, _ = compile_counted(lambda x: x + 1)
+    for x in (torch.randn(3), torch._efficientzerotensor((3,))):
+        assert torch.equal(compiled(x), x + 1)
+
+
 def test_zeros_of_both_signs_around_one_tensor() -> None:
     compiled, _ = compile_counted(lambda x: (F.pad(x, (1, 1), value=-0.0) * 3, F.pad(x, (1, 1)) * 3))
     assert [bool(y[0, 0].signbit()) for y in compiled(torch.ones(3, 4))] == [True, False]

@@ -80,11 +80,11 @@ class Frame {
     record_ = plan_.force_profile || at::hasCallbacks();
     std::optional<DispatchGuard> guard;
     if (plan_.dispatches) guard.emplace();
-    const auto negated = resolve_negated();
+    const auto copied = resolve_inputs();
     for (const Instruction& instruction : plan_.instructions) {
       std::visit([this](const auto& step) { this->step(step); }, instruction);
     }
-    for (const auto& [given, resolved] : negated) {
+    for (const auto& [given, resolved] : copied) {
       DispatchGuard below;
       if (!given.equal(resolved)) given.copy_(resolved); // the graph has changed its input
     }
@@ -110,18 +110,22 @@ class Frame {
  private:
   using Sizes = c10::SmallVector<int64_t, 8>;
 
-  // Kernels read memory, where an input with the negative bit (`z.conj().imag`) has the other sign: they get a copy.
-  // Returns such inputs with their copies.
-  std::vector<std::pair<at::Tensor, at::Tensor>> resolve_negated() {
+  // Kernels read memory, where an input with the negative bit (`z.conj().imag`) has the other sign, and which zeros of
+  // autograd's (`_efficientzerotensor`) do not have: they get a copy. Returns such inputs with their copies.
+  std::vector<std::pair<at::Tensor, at::Tensor>> resolve_inputs() {
     std::vector<std::pair<at::Tensor, at::Tensor>> found;
     for (const LoadInput& input : plan_.tensor_inputs) {
-      if (C10_LIKELY(!tensor(input.slot).is_neg())) continue;
+      if (C10_LIKELY(lies_in_memory(tensor(input.slot)))) continue;
       DispatchGuard below;
       const at::Tensor given = tensor(input.slot);
       slots_[input.slot] = copy_of(given, given.sizes(), given.strides());
       found.emplace_back(given, tensor(input.slot));
     }
     return found;
+  }
+
+  static bool lies_in_memory(const at::Tensor& given) {
+    return !given.is_neg() && !given._is_zerotensor();
   }
 
   static PyObject* at_position(c10::ArrayRef<PyObject*> inputs, int64_t position) {
@@ -241,7 +245,7 @@ class Frame {
     const at::Tensor& given = tensor(s.slot);
     TORCH_CHECK(given.sizes() == c10::IntArrayRef(sizes), "an operator returned sizes ", given.sizes(),
                 " where the graph was compiled for ", c10::IntArrayRef(sizes));
-    bool same = !given.is_conj() && !given.is_neg();
+    bool same = lies_in_memory(given) && !given.is_conj();
     for (size_t i = 0; i < sizes.size(); ++i) same = same && (sizes[i] <= 1 || given.stride(i) == strides[i]);
     // A result that aliases arena memory would change when its place is used again.
     same = same && !(arena_storage_ && given.storage().is_alias_of(arena_storage_));
