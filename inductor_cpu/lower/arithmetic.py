@@ -149,6 +149,8 @@ def _power(dtype: torch.dtype) -> str:
 
 @rule(aten.pow.Tensor_Tensor, aten.pow.Scalar, prims.pow.default)
 def power(ctx: Lowering, node: fx.Node, base: Any, exponent: Any) -> TensorValue:
+    if compute_dtype(node, node.args, KIND.DEFAULT) == torch.bool:
+        raise Unsupported(node, "a power of bools by bools, which is an error")
     dtype = compute_dtype(node, node.args, KIND.BOOL_TO_LONG)
     return elementwise(ctx, node, _power(dtype), (base, exponent), dtype)
 

@@ -274,6 +274,7 @@ def test_power_with_other_kinds_of_arguments() -> None:
     check(lambda k: (2**k, k.abs() ** (k.abs() % 5)), k)
     check(lambda x: torch.float_power(x, 2), x)
     check(lambda k: k**0.5, k.abs())
+    assert externs(lower(lambda m: m**m, sample(torch.bool))) == ["pow.Tensor_Tensor"]  # which is an error
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTS], ids=str)
