@@ -10,8 +10,9 @@ from inductor_cpu.ir.strips import verify_strips
 from inductor_cpu.ir.verify import verify_kernel
 from inductor_cpu.ir.verify_body import SCHEDULE, Checker
 
-#: Values given to size symbols when a memory plan is checked (added to the symbol's lower bound).
-_SAMPLE_SIZES = (1, 6, 45)
+#: Values given to size symbols when a memory plan is checked (added to the symbol's lower bound), and how much further
+#: each is than the one before it: equal sizes alone would not show that a place has the size of another buffer.
+_SAMPLE_SIZES = ((1, 0), (6, 0), (45, 0), (6, 5), (6, -5))
 
 
 def verify_schedule(schedule: Schedule) -> None:
@@ -50,8 +51,8 @@ def verify_schedule(schedule: Schedule) -> None:
     planned = [node.name for node in program.nodes if isinstance(node, Extern) and node.ordered]
     actual = [step.name for step in schedule.steps if isinstance(step, Extern) and step.ordered]
     check.require(planned == actual, f"ordered calls {planned} run as {actual}")
-    for sample in _SAMPLE_SIZES:
-        _check_memory(check, schedule, lives, sample)
+    for sample, apart in _SAMPLE_SIZES:
+        _check_memory(check, schedule, lives, sample, apart)
 
 
 def _input_symbols(program: Program) -> set[Sym]:
@@ -80,14 +81,14 @@ def _check_copied(check: Checker, program: Program, kernel: Kernel) -> None:
     check.require(dense, f"{buffer.name} has not {kernel.divided.elements} elements next to each other")
 
 
-def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]], sample: int) -> None:
+def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]], sample: int, apart: int) -> None:
     """No two places overlap while both are live, for one choice of sizes. A kernel may write over what it reads for the
     last time at the very same place."""
     exprs = [schedule.arena_bytes, *(place.offset for _, place in schedule.places)]
     buffers = [schedule.program.buffer(name) for name, _ in schedule.places]
     for buffer in buffers:
         exprs += [*buffer.sizes, *buffer.strides]
-    values = _possible_sizes(exprs, buffers, sample)
+    values = _possible_sizes(exprs, buffers, sample, apart)
     if values is None:
         return
     total = schedule.arena_bytes.evaluate(values)
@@ -108,12 +109,12 @@ def _check_memory(check: Checker, schedule: Schedule, lives: dict[str, list[int]
         active.append(span)
 
 
-def _possible_sizes(exprs: list[Expr], buffers: list[Buffer], sample: int) -> dict[Sym, int] | None:
+def _possible_sizes(exprs: list[Expr], buffers: list[Buffer], sample: int, apart: int) -> dict[Sym, int] | None:
     """Values for which no size of a buffer is negative and no divisor is 0 (the guards of the graph allow no others);
     None if none of those tried is such."""
-    symbols = {symbol for expr in exprs for symbol in expr.symbols}
+    symbols = sorted({symbol for expr in exprs for symbol in expr.symbols}, key=repr, reverse=apart < 0)
     for scale in (1, 8, 64, 512):
-        values = {symbol: max(symbol.lo, 1) + sample * scale for symbol in symbols}
+        values = {s: max(s.lo, 1) + (sample + abs(apart) * k) * scale for k, s in enumerate(symbols)}
         try:
             for expr in exprs:
                 expr.evaluate(values)

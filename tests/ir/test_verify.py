@@ -373,3 +373,31 @@ def test_symbolic_memory_plans_are_checked_for_sample_sizes() -> None:
 
     verify_schedule(plan(of(n) * 4))
     refuse(plan(as_expr(16)), "overlap")
+
+
+@pytest.mark.parametrize("first", ["s0", "s1"])
+def test_a_place_of_the_size_of_another_buffer_is_refused(first: str) -> None:
+    """Sizes that are equal in all samples would not show it."""
+    n, m = size_symbol("s0", 2), size_symbol("s1", 2)
+    one, other = (n, m) if first == "s0" else (m, n)
+    inputs = [buffer("x", (of(n),), "input"), buffer("y", (of(m),), "input")]
+    temps = [buffer("a", (of(one),)), buffer("b", (of(other),))]
+    p = replace(
+        program(
+            [*inputs, *temps, OUT], (), inputs=tuple(InputSpec(k, buffer=b, symbol=None) for k, b in enumerate("xy"))
+        ),
+        bindings=(SizeBinding(n, "x", 0), SizeBinding(m, "y", 0)),
+    )
+    steps = (
+        call(whole(inputs[0]), outputs=("a",)),
+        call(whole(temps[0]), outputs=("b",), name="extern1"),
+        call(whole(temps[0]), whole(temps[1]), outputs=("out",), name="extern2"),
+    )
+
+    def planned(second: Expr) -> Schedule:
+        places = (("a", ArenaPlace(ZERO)), ("b", ArenaPlace(second)))
+        return Schedule(p, steps, places, (of(n) + of(m)) * 4)
+
+    verify_schedule(planned(of(one) * 4))
+    with pytest.raises(InternalError, match=r"overlap|leaves the arena"):
+        verify_schedule(planned(of(other) * 4))
