@@ -78,7 +78,7 @@ def generate_attention(
     writer.line('#include "../attention/attention.h"')
     with writer.block(HEAD):
         empty = "kNan" if node.nan_rows else "kZero"
-        flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}, {_may_be_few(node)}"
+        flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}, {_may_be_few(step)}"
         writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
         given = _begin(node, writer)
         for name, kind in (("out", element), ("log_sums", "float"))[: len(node.outputs)]:
@@ -139,9 +139,14 @@ def _dropped(node: Attention | AttentionBackward) -> str:
     return str(node.kept is not None).lower()
 
 
-def _may_be_few(node: Attention) -> str:
-    """Whether the template's way for few queries may be taken at run time, as C++: to compile it takes two seconds."""
-    rows = node.q.sizes[2].as_int
+def _may_be_few(step: Attention | Scored) -> str:
+    """Whether the template's way for few queries may be taken at run time, as C++: to compile it takes two seconds.
+
+    Gradients, which log_sums are for, make scores as blocks of queries do, to the last bit: with scores in the
+    thousands other roundings are other weights."""
+    if isinstance(step, Attention) and step.log_sums is not None:
+        return "false"
+    rows = (step.attention if isinstance(step, Scored) else step).q.sizes[2].as_int
     return str(rows is None or rows <= MOST_OF_HEAD).lower()
 
 

@@ -5,8 +5,9 @@
 // comes. Several blocks of queries share what is read of keys and values. These are packed for the micro kernel once for
 // each head and thread, as far as its queries need them.
 //
-// A few queries go another way (decode.h), unless weights are dropped: then keys and values would be packed for a single
-// use. Dropped weights count in the divisor of their row; those that are kept are divided by the probability of that.
+// A few queries, for which keys and values would be packed for a single use, go another way (decode.h), unless weights are
+// dropped or gradients follow. Dropped weights count in the divisor of their row; those that are kept are divided by the
+// probability of that.
 //
 // Preconditions: neighbouring values of a row of q, k, v, out and mask lie side by side; other strides are any. heads is
 // a multiple of kv_heads: neighbouring query heads share keys and values. A mask is true or finite where a key counts,

@@ -238,7 +238,14 @@ class Backward {
                          Reg<float> (&weight)[kVectors], Reg<float> (&slope)[kVectors]) const {
     const int64_t row = some.first + r, seen = causal ? std::min(count, row + 1 - key) : count;
     float* const scores = to.scores + r * kColumns;
-    if constexpr (kMasked) Rows::add_mask(scores, seen, scale, mask.at(some.batch, some.head, row) + key, fill);
+    float unit = scale;  // of the scores at hand
+    if constexpr (kMasked) {
+      Rows::add_mask(scores, seen, scale, mask.at(some.batch, some.head, row) + key, fill);
+      unit = 1;
+    } else if (std::abs(to.bases[r]) > most_unrounded(in_parts)) {
+      for (int i = 0; i < kColumns; ++i) scores[i] *= scale;
+      unit = 1;
+    }
     const Reg<float> base = splat_reg(to.bases[r]), rest = splat_reg(to.rests[r]), delta = splat_reg(to.deltas[r]);
     // The weight of the only key that a row sees is 1, whatever its score: its slope is 0, not a difference of roundings.
     const bool alone = sizes.keys == 1 || (causal && row == 0);
@@ -246,7 +253,7 @@ class Backward {
     for (int v = 0; v < kVectors; ++v) {
       const Reg<float> score = load_reg(scores + v * kLanes), product = load_reg(to.products + r * kColumns + v * kLanes);
       // The difference comes first: it is rounded once.
-      const Reg<float> less = (kMasked ? score - base : fma_reg(score, splat_reg(scale), -base)) - rest;
+      const Reg<float> less = fma_reg(score, splat_reg(unit), -base) - rest;
       const Reg<float> power = power_of_two<6>(less * splat_reg(kLog2E));
       if constexpr (dropped) {
         Mask<> stays;

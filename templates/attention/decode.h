@@ -199,8 +199,8 @@ class Decode {
       if (from.total[r] == 0) continue;  // no key
       const bool none = to.total[r] == 0;
       const float base = none || !(from.base[r] <= to.base[r]) ? from.base[r] : to.base[r];
-      const float of_to = none ? 0.0f : std::exp2(Rows::between(to.base[r], base, unit()));
-      const float of_from = std::exp2(Rows::between(from.base[r], base, unit()));
+      const float of_to = none ? 0.0f : std::exp2((to.base[r] - base) * unit());
+      const float of_from = std::exp2((from.base[r] - base) * unit());
       to.total[r] = to.total[r] * of_to + from.total[r] * of_from;
       for (int64_t c = 0; c < columns_; ++c) {
         to.sums[r * columns_ + c] = to.sums[r * columns_ + c] * of_to + from.sums[r * columns_ + c] * of_from;

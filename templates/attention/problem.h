@@ -117,14 +117,12 @@ struct Problem {
       // Of an infinite score the weight is NaN; of no key, too, the base is what the sum is.
       *log_sums.at(b, h, row) = std::isinf(base) ? base : base + std::log(exact);
     } else if (log_sums.data != nullptr) {
-      const float unit = kMasked ? 1.0f : std::abs(scale);
-      // Without a mask the exponent of the base is rounded, and all weights are 2^rest too large.
-      const float power = unit * kLog2E, rest = kMasked || total == 0 ? 0.0f : std::fma(base, power, -(base * power));
-      const float log_total = std::log(total) - rest / kLog2E;
+      const float unit = kMasked ? 1.0f : std::abs(scale), log_of_base = base * unit, log_total = std::log(total);
+      const float rest = std::abs(log_of_base) <= most_unrounded(true) ? std::fma(base, unit, -log_of_base) : 0.0f;
       const bool none = total == 0 && empty != Empty::kNan;
       float* const place = log_sums.at(b, h, row);
-      place[0] = none ? 0.0f : in_parts ? base * unit : base * unit + log_total;
-      if (in_parts) place[1] = none ? 0.0f : total == 0 ? log_total : log_total + std::fma(base, unit, -(base * unit));
+      place[0] = none ? 0.0f : in_parts ? log_of_base : std::fma(base, unit, log_total);
+      if (in_parts) place[1] = none ? 0.0f : log_total + rest;
     }
   }
 };

@@ -11,6 +11,11 @@ namespace icpu::attention {
 
 inline constexpr float kLog2E = 1.44269504f;
 
+// Where the logarithm of a row's divisor is larger, its gradients round scores * scale before they subtract it: the
+// difference then is 0 at a score that has all the weight. A logarithm in one part is as coarse as that anyway; one in two
+// parts holds the rest of the product, up to here.
+inline constexpr float most_unrounded(bool in_parts) { return in_parts ? 0x1p24f : 0x1p6f; }
+
 // 2^x for x up to 0 or a little more. Relative error below 3e-7, or for Terms = 5 below 3e-6: enough where the result
 // is rounded to 8 bits. Exact zeros for -infinity and wherever a normal float is too large; NaN stays NaN.
 template <int Terms>
@@ -102,20 +107,12 @@ struct Softmax {
     return select(first_lanes(count), Vec<float>{{value}}, splat<1>(other)).r[0];
   }
 
-  // How far the exponents of two bases are apart, as `Exponent` rounds them.
-  static ICPU_INLINE float between(float base, float other, float unit) {
-    return masked ? (base - other) * unit : base * unit - other * unit;
-  }
-
-  // The weight of a score is 2^of(score), with of(score) = (score - base) * unit.
+  // The weight of a score is 2^of(score). The difference comes first: it is 0 at the base, however large that is, where the
+  // rest of a rounded base * unit would be an exponent of any size.
   struct Exponent {
-    Reg<float> base, unit, shift;
-    Exponent(float base_, float unit_)
-        : base(splat_reg(base_)), unit(splat_reg(unit_)), shift(splat_reg(-base_ * unit_)) {}
-    // With a mask the difference comes first: programs write the smallest float where a key does not count.
-    ICPU_INLINE Reg<float> of(Reg<float> score) const {
-      return masked ? (score - base) * unit : fma_reg(score, unit, shift);
-    }
+    Reg<float> base, unit;
+    Exponent(float base_, float unit_) : base(splat_reg(base_)), unit(splat_reg(unit_)) {}
+    ICPU_INLINE Reg<float> of(Reg<float> score) const { return (score - base) * unit; }
   };
 
   // The weights of one row and block of keys; a score more by one is a factor of 2^unit. Returns the factor for what was
@@ -147,7 +144,7 @@ struct Softmax {
       return 1;
     }
     running.base = now;
-    const float factor = before == -kInf<float> ? 0.0f : power_of_two<6>(splat_reg(between(before, now, unit)))[0];
+    const float factor = before == -kInf<float> ? 0.0f : power_of_two<6>(splat_reg((before - now) * unit))[0];
     running.sums *= splat_reg(factor);
     if constexpr (kExact) running.exact *= splat_reg(factor);
     weigh<false>(scores, keys, end, unit, running, weights);

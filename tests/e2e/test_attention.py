@@ -212,6 +212,23 @@ def test_one_compile_gives_the_gradients_of_any_length() -> None:
             torch.testing.assert_close(one, eager, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_weights_of_scores_of_any_size_are_the_same_in_both_directions(dtype: torch.dtype, rows: int) -> None:
+    """A float of such a size holds no fraction; gradients of queries and keys are differences of equal numbers."""
+    compiled = torch.compile(F.scaled_dot_product_attention, backend="icpu", dynamic=False)
+    for largest in (1e4, 1e9, 1e30) if dtype != torch.float16 else (1e4, 1e9):
+        q, k = (torch.rand(2, 3, n, 16).sub(0.5).mul(2 * largest**0.5) for n in (rows, 70))
+        leaves = [x.to(dtype).requires_grad_() for x in (q, k, torch.randn(2, 3, 70, 24))]
+        weight, outs, gradients = torch.randn(2, 3, rows, 24).to(dtype), [], []
+        for function in (compiled, F.scaled_dot_product_attention):
+            outs.append(function(*leaves))
+            gradients.append(torch.autograd.grad(outs[-1], leaves, weight))
+        torch.testing.assert_close(outs[0], outs[1])
+        torch.testing.assert_close(gradients[0][2], gradients[1][2])
+        assert all(x.isfinite().all() for x in gradients[0][:2])
+
+
 def test_attention_with_dropout_draws_eagers_numbers() -> None:
     x, memory = inputs(20, 30, 64, torch.float32)
     torch.manual_seed(3)
