@@ -144,15 +144,15 @@ def _operand(graph: fx.Graph, x: fx.Node, shape: Sequence[Any], scalable: bool =
     if len(shape) == 3:
         return add(graph, aten.unsqueeze.default, x, 1), 1.0
     wanted = (*shape[:2], *fake(x).shape[1:])
-    found, scale, node = None, 1.0, x
+    found, scale, passed, node = None, 1.0, 1.0, x
     while True:
         if same(fake(node).shape, wanted):
-            found = node
+            found, scale = node, passed
         by = factor(node) if scalable and found is not None else None
         if by is not None and fake(args_of(node)[0]).dtype != fake(node).dtype:
             by = None  # integers
         if by is not None:
-            scale *= by
+            passed *= by
         elif not is_copy(node):
             break
         node = args_of(node)[0]

@@ -300,6 +300,17 @@ def test_a_row_of_infinities_is_nan_where_it_is_spelled_out() -> None:
     torch.testing.assert_close(result, spelled(x, memory, 4, attn_mask=mask), equal_nan=True)
 
 
+@torch.no_grad()
+def test_a_factor_of_an_operand_counts_once_whatever_shape_it_is_multiplied_in() -> None:
+    def scaled(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        q, k = (x * 0.3).view(2, 3, 10, 16), (y * 0.7).view(2, 3, 16, 10)
+        return ((q * 0.5) @ k).softmax(-1) @ z
+
+    args = torch.randn(6, 10, 16), torch.randn(6, 16, 10), torch.randn(2, 3, 10, 16)
+    assert any("attention" in kernel.name for kernel in inductor_cpu.explain(scaled, *args).kernels)
+    torch.testing.assert_close(torch.compile(scaled, backend="icpu")(*args), scaled(*args))
+
+
 def also_weights(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
     weights = torch.bmm(x, y.transpose(1, 2)).softmax(-1)
     return weights, torch.bmm(weights, z)
