@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import count
 
+import torch
+
 from inductor_cpu.codegen.analysis import Facts
-from inductor_cpu.codegen.cxx import ELEMENT
+from inductor_cpu.codegen.cxx import ELEMENT, literal
 from inductor_cpu.codegen.kernel import check_kernel, comment, headers
 from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.source import HEAD, named
@@ -126,11 +128,11 @@ def generate_attention_backward(
 def _begin(node: Attention | AttentionBackward, writer: Writer) -> _Given:
     """Write what every kernel begins with; returns what it is given beside."""
     writer.line("kernel.sizes = {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6]};")
-    writer.line(f"kernel.scale = {float(node.scale)!r};")
+    writer.line(f"kernel.scale = {literal(node.scale, torch.float32)};")
     if node.in_parts:
         writer.line("kernel.in_parts = true;")
     if node.fill is not None:
-        writer.line(f"kernel.fill = {float(node.fill)!r};")
+        writer.line(f"kernel.fill = {literal(node.fill, torch.float32)};")
     return _Given()
 
 

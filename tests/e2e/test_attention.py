@@ -97,6 +97,14 @@ def test_one_compile_serves_any_length(dtype: torch.dtype) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("scale", [float("inf"), float("-inf"), float("nan")])
+def test_a_scale_need_not_be_finite(scale: float) -> None:
+    x, memory = inputs(8, 8, 64, torch.float32)
+    result = torch.compile(attention, backend="icpu")(x, memory, 2, scale=scale)
+    torch.testing.assert_close(result, attention(x, memory, 2, scale=scale), equal_nan=True)
+
+
+@torch.no_grad()
 def test_heads_of_one_element_are_rows() -> None:
     """Any stride is right for a dimension of one element."""
     heads = [torch.randn(2, 3, 2, 1) for _ in range(3)]
