@@ -228,6 +228,8 @@ def _scores(node: Any) -> Scores | None:
         if not same(fake(before).shape[-2:], fake(node).shape[-2:]):
             return None
         if is_call(node, (aten.bmm.default,)):
+            if not casts <= {fake(node).dtype, torch.float32}:
+                return None  # a cast rounds scores, or makes infinities of them
             return Scores(node, scale, masks[::-1], hidden)
         by = factor(node)
         if by is not None:

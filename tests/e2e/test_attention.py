@@ -340,6 +340,10 @@ def times_a_tensor(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.T
     return torch.bmm((torch.bmm(x, y.transpose(1, 2)) * x[..., :1]).softmax(-1), z)
 
 
+def rounded(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    return torch.bmm((torch.bmm(x, y.transpose(1, 2)) * 30).half().float().softmax(-1), z)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("function", "is_attention"),
@@ -348,6 +352,7 @@ def times_a_tensor(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.T
         (scaled_after_the_mask, False),
         (softmax_of_columns, False),
         (times_a_tensor, False),
+        (rounded, False),
         (biased_and_small, True),
     ],
 )
