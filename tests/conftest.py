@@ -9,6 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+# Before torch is loaded: OpenMP reads its environment then. Each process of a run has a thread for each core. One that
+# spins while it waits for another keeps a third from running, which may be the one that it waits for.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import torch
 import torch._dynamo
 
