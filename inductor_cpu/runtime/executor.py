@@ -55,7 +55,8 @@ def executor_library(cache: KernelCache, toolchain: Toolchain) -> Path:
     folder = paths.native_sources()
     sources = "".join(f"{path.name}\\0{path.read_text()}" for path in sorted(folder.iterdir()) if path.is_file())
     python = f"{sysconfig.get_config_var('SOABI')} {sys.version}"
-    flags = " ".join(toolchain.executor_command(Path("executor.cpp"), Path("out.so")))
+    # Not the compiler's path: `identity` says which compiler it is.
+    flags = " ".join(toolchain.executor_command(Path("executor.cpp"), Path("out.so"))[len(toolchain.command) :])
     return cache.library(f"executor-{content_key(toolchain.identity, python, flags, sources)}")
 
 

@@ -29,6 +29,8 @@ def test_runs_with_other_compilers_threads_vectors_and_folders_share_a_cache_and
         assert done.stdout.strip() == "right", done.stderr
     # Scalar code is another kernel, and no entry was taken for it.
     assert len(libraries(cache)) == 2
+    # The executor is the same by any name of the compiler.
+    assert len(list((cache.root / "libs").glob("executor-*.so"))) == 1
 
 
 def test_a_bad_variable_is_named() -> None:
