@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.support import remembering
+
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
@@ -44,19 +46,19 @@ def test_compiler_that_does_not_exist_is_a_user_error_that_names_it(variable: st
 
 def test_cache_folder_that_cannot_be_made_gives_a_warning_and_the_right_answer(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = run(ICPU_CACHE_DIR=str(tmp_path / "file" / "cache"))
+    done = run(CXX=str(remembering(tmp_path)), ICPU_CACHE_DIR=str(tmp_path / "file" / "cache"))
     assert done.stdout.strip() == "right", done.stderr
     assert "cache" in done.stderr
 
 
 def test_damaged_cache_gives_the_right_answer(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    assert run(ICPU_CACHE_DIR=str(cache)).stdout.strip() == "right"
+    cache, compiler = tmp_path / "cache", str(remembering(tmp_path))
+    assert run(CXX=compiler, ICPU_CACHE_DIR=str(cache)).stdout.strip() == "right"
     libraries = list(cache.rglob("*.so"))
     assert libraries
     for library in libraries:
         library.write_bytes(library.read_bytes()[:100])
-    done = run(ICPU_CACHE_DIR=str(cache))
+    done = run(CXX=compiler, ICPU_CACHE_DIR=str(cache))
     assert done.stdout.strip() == "right", done.stderr
 
 
@@ -79,7 +81,7 @@ def test_failing_compiler_is_an_error_with_its_words_the_command_and_the_source(
 def test_failing_compiler_after_a_right_one_leaves_the_cache_usable(tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
     assert run(CXX=str(fake_compiler(tmp_path)), ICPU_CACHE_DIR=cache).returncode != 0
-    assert run(ICPU_CACHE_DIR=cache).stdout.strip() == "right"
+    assert run(CXX=str(remembering(tmp_path)), ICPU_CACHE_DIR=cache).stdout.strip() == "right"
 
 
 def test_dump_has_a_file_per_stage_and_the_kernels(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from inductor_cpu.runtime.cache import KernelCache
+from inductor_cpu.runtime.cache import KernelCache, open_cache
 from inductor_cpu.runtime.executor import build_executor, executor_library
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
@@ -38,6 +38,14 @@ def compiler(folder: Path, script: str, name: str = "fake-g++") -> Path:
     )
     path.chmod(0o755)
     return path
+
+
+def remembering(folder: Path, script: str = "") -> Path:
+    """A compiler that copies the executor of the tests' cache where it is asked for the same one, as ccache would, and
+    really makes all else. `script`: what it does before."""
+    made = build_executor(open_cache(), find_toolchain(), ProcessGroup())
+    copy = f'[ "${{OUT##*/}}" = {made.name} ] && exec cp {made} "$OUT"'
+    return compiler(folder, f'{script}\n{copy}\nexec $REAL "$@"', "remembering-g++")
 
 
 def toolchain_of(path: Path, time_limit: int = 60) -> Toolchain:

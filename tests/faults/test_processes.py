@@ -20,7 +20,7 @@ from inductor_cpu.runtime.background import BackgroundBuilds
 from inductor_cpu.runtime.cache import KernelCache
 from inductor_cpu.runtime.guardian import GUARDIAN
 from inductor_cpu.runtime.process import ProcessGroup
-from tests.faults.support import compiler, leftovers, run, until
+from tests.faults.support import leftovers, remembering, run, until
 
 MANY = """
 import os, sys
@@ -55,7 +55,7 @@ print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 
 
 def test_eight_processes_with_one_cold_cache_build_everything_once(cache: KernelCache, tmp_path: Path) -> None:
-    counting = compiler(tmp_path, f'echo "${{OUT##*/}}" >> {tmp_path}/runs; exec $REAL "$@"')
+    counting = remembering(tmp_path, f'echo "${{OUT##*/}}" >> {tmp_path}/runs')
     done = run(MANY, CXX=str(counting), ICPU_CACHE_DIR=str(cache.root), ICPU_COMPILE_THREADS="1", OMP_NUM_THREADS="1")
     assert done.stdout.strip() == str([0] * 8), done.stderr
     runs = (tmp_path / "runs").read_text().split()
