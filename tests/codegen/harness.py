@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -19,6 +20,8 @@ from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.paths import prelude
 from inductor_cpu.runtime.cache import open_cache
 from inductor_cpu.runtime.compile import load_kernels
+from inductor_cpu.runtime.prebuilt import Builder, prebuild
+from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target, target_for
 
@@ -58,10 +61,19 @@ def addresses_of(sources: Iterable[KernelSource], its_target: Target, toolchain:
     return load_kernels(list(sources), its_target, prelude(), open_cache(), toolchain, snapshot().compile_threads)
 
 
+@cache
+def _prebuild(isa: str) -> None:
+    """Precompile the prelude, which programs get in the background, but only those that call torch.compile: here it
+    pays from the third unit on, and a file of tests has up to ten."""
+    toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
+    prebuild(Builder(target(isa), prelude(), open_cache(), toolchain), ProcessGroup())
+
+
 class Library:
     """Compiled kernels of one instruction set."""
 
     def __init__(self, isa: str, kernels: Iterable[Kernel], choices: Choices = DEFAULT) -> None:
+        _prebuild(isa)
         sources = {kernel: generate(kernel, target(isa), choices) for kernel in kernels}
         addresses = addresses_of(sources.values(), target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize))
         self._functions = {kernel: FUNCTION(addresses[source.symbol]) for kernel, source in sources.items()}
