@@ -12,18 +12,22 @@ import torch
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from inductor_cpu.graph.edit import aten
 from inductor_cpu.graph.orders import ORDERS, Order, order_of_result
 
 _one_at_a_time = threading.RLock()
 
 #: Operators with a Python kernel for autograd that gives other numbers than ATen's. It comes before all decompositions.
-_WHOLE: tuple[Any, ...] = (torch.ops.aten.multilabel_margin_loss_forward.default,)  # -1 is no class 0
+_WHOLE: tuple[Any, ...] = (aten.multilabel_margin_loss_forward.default,)  # -1 is no class 0
+
+#: Reductions to which an empty list of dimensions means all of them, but none where torch computes the fake result.
+_OVER_ALL: frozenset[Any] = frozenset({aten.nansum.default})
 
 
 @contextmanager
 def strides_of_eager() -> Iterator[None]:
-    """While it lasts, fake results of the operators in `ORDERS` have eager's strides, in all threads, and those in
-    `_WHOLE` are ATen's."""
+    """While it lasts, in all threads, fake results of the operators in `ORDERS` have eager's strides, those in
+    `_OVER_ALL` eager's shape, and those in `_WHOLE` are ATen's."""
     with _one_at_a_time:
         yield from _changed_dispatch()
 
@@ -32,7 +36,7 @@ def _changed_dispatch() -> Iterator[None]:
     torchs = FakeTensorMode._dispatch_impl
 
     def dispatch(self: FakeTensorMode, operator: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
-        made = torchs(self, operator, types, args, kwargs)
+        made = torchs(self, operator, types, _over_all(args) if operator in _OVER_ALL else args, kwargs)
         return _corrected(self, made, operator, args) if operator in ORDERS else made
 
     _forget_results()
@@ -46,6 +50,12 @@ def _changed_dispatch() -> Iterator[None]:
         FakeTensorMode._dispatch_impl = torchs  # type: ignore[method-assign]
         for operator in _WHOLE:
             _set_kernels(operator, kernels[operator])
+
+
+def _over_all(args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of a reduction, without an empty list of dimensions."""
+    x, dims, *others = (*args, None)[: max(len(args), 2)]
+    return (x, dims or None, *others)
 
 
 def _set_kernels(operator: Any, kernels: dict[Any, Any]) -> None:
@@ -80,5 +90,5 @@ def _forget_results() -> None:
     if mode is not None and mode.shape_env is not None:
         caches.append(mode.shape_env.fake_tensor_cache)
     for cache in caches:
-        for key in [key for key in list(cache) if key.key[0] in ORDERS]:
+        for key in [key for key in list(cache) if key.key[0] in ORDERS or key.key[0] in _OVER_ALL]:
             del cache[key]

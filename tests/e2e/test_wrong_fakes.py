@@ -54,3 +54,14 @@ def test_unique_slices_lie_in_memory_as_eagers_do(unique: Callable[..., Tensor],
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         compiled, _ = compile_counted(lambda x: (unique(x, dim=dim), unique(x, dim=dim) + 1), fullgraph=True)
         assert_same(compiled(x), (unique(x, dim=dim), unique(x, dim=dim) + 1))
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("reduce", [torch.nansum, torch.nanmean])
+def test_an_empty_list_of_dimensions_means_all(reduce: Callable[..., Tensor], keepdim: bool) -> None:
+    """Their fakes take it for none."""
+    x = torch.tensor([[1.0, float("nan"), 2.0], [-3.0, 4.0, 0.5]], requires_grad=True)
+    expected = reduce(x, dim=[], keepdim=keepdim)
+    actual = compile_counted(lambda x: reduce(x, dim=[], keepdim=keepdim), fullgraph=True)[0](x)
+    assert_same(actual, expected)
+    assert_same(*(torch.autograd.grad(result.sum(), x)[0] for result in (actual, expected)))
