@@ -91,8 +91,23 @@ def _unwrapped(value: Any, mark: Any) -> Any:
     return value
 
 
+@dataclass(frozen=True)
+class ResolvedCall:
+    """A call of an operator that refuses the conjugate bit, which a gradient may have although its fake has not."""
+
+    target: Any
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.target(x.resolve_conj())
+
+    def __str__(self) -> str:
+        return str(self.target)
+
+
 def called(node: fx.Node) -> Any:
     """What an extern call of a node calls."""
+    if node.target is aten.view_as_real.default:
+        return ResolvedCall(node.target)
     if not any(isinstance(meta_of(n), torch.SymFloat) for n in node.all_input_nodes if "val" in n.meta):
         return node.target
     is_float = lambda n: isinstance(n.meta.get("val"), torch.SymFloat)  # noqa: E731

@@ -375,3 +375,18 @@ def test_gradient_of_a_tensor_with_a_channels_last_weight() -> None:
         return torch.randn(2, 3, 8, 8), weight
 
     check(nn.functional.conv2d, make, backward=True, tolerance=1e-4)
+
+
+def test_conjugated_gradient_of_view_as_complex() -> None:
+    """The graph was traced for a gradient without the bit, and `view_as_real` refuses it."""
+
+    def function(x: Tensor) -> Tensor:
+        return torch.view_as_complex(x * 2)
+
+    given = torch.randn(3, 4, dtype=torch.complex64).conj()
+    gradients = []
+    for call in (function, compile_counted(function)[0]):
+        x = torch.ones(3, 4, 2, requires_grad=True)
+        call(x).backward(given)
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0])
