@@ -1,4 +1,4 @@
-"""Writes at data-dependent or partial positions. A copy of the tensor, then a nest that stores into it."""
+"""Writes at data-dependent positions. A copy of the tensor, then a nest that stores into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Expr, minimum
+from inductor_cpu.ir.index import Expr
 from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION
 from inductor_cpu.lower.body import Body
@@ -22,7 +22,7 @@ from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_expr
 from inductor_cpu.lower.terms import Term
 from inductor_cpu.lower.values import TensorValue, loop_dims, point
-from inductor_cpu.lower.views import canonical, from_front, slice_bounds
+from inductor_cpu.lower.views import canonical
 
 #: (body, loop position) -> (coordinates to write, SSA value, mask or None)
 Write = Callable[[Body, tuple[Expr, ...]], tuple[Sequence[Expr], int, int | None]]
@@ -69,7 +69,7 @@ def added(ctx: Lowering, node: fx.Node, x: TensorValue, sizes: Sequence[Expr], c
 
 
 #: Fake operators do not compare the sizes: eager mode does when it runs, and raises.
-_NOT_AS_PLACES = "values that are not known to have the sizes of the places"
+NOT_AS_PLACES = "values that are not known to have the sizes of the places"
 
 
 # -- index_put -------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def _index_put(
     how = advanced(node, x, indices, checked)
     sizes = how.result_sizes(x.sizes)
     if broadcast_sizes(node, [sizes, values.sizes]) != sizes:
-        raise Unsupported(node, _NOT_AS_PLACES)
+        raise Unsupported(node, NOT_AS_PLACES)
 
     def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
         return how.position(body, at, x.sizes), operand(ctx, body, at, values, x.dtype), None
@@ -266,7 +266,7 @@ def _check_rows(node: fx.Node, x: TensorValue, source: TensorValue, sizes: Seque
     """Raise Unsupported where a source is not known to have a value for each place."""
     number = x.ndim == source.ndim == 0 and all(size == 1 for size in sizes)
     if source.sizes != tuple(sizes) and not number:
-        raise Unsupported(node, _NOT_AS_PLACES)
+        raise Unsupported(node, NOT_AS_PLACES)
 
 
 @rule(aten.index_add.default)
@@ -335,107 +335,3 @@ def embedding_dense_backward(
 
     write(ctx, node, total, grad.sizes, compute, "add")
     return total if wide == grad.dtype else copied(ctx, node, total)
-
-
-# -- into a view -----------------------------------------------------------------------------------------------------
-def _check_view(node: fx.Node, source: TensorValue, sizes: Sequence[Expr], along: int | None = None) -> None:
-    """Raise Unsupported where a source does not have the sizes of the view that it replaces. along: a dimension of the
-    source whose size may be written in another way."""
-    apart = [(own - size).as_int for own, size in zip(source.sizes, sizes, strict=False)]
-    alike = all(by == 0 or (d == along and by is None) for d, by in enumerate(apart))
-    if len(source.sizes) != len(sizes) or not alike:
-        raise Unsupported(node, _NOT_AS_PLACES)
-
-
-@rule(aten.slice_scatter.default)
-def slice_scatter(
-    ctx: Lowering,
-    node: fx.Node,
-    x: TensorValue,
-    source: TensorValue,
-    dim: int = 0,
-    start: Any = None,
-    end: Any = None,
-    step: Any = 1,
-) -> TensorValue:
-    dim = canonical(dim, x.ndim)
-    size = x.sizes[dim]
-    low, high = slice_bounds(node, size, start, end, first=3)
-    stride = size_expr(step)
-    _check_view(node, source, [*x.sizes[:dim], (high - low + stride - 1) // stride, *x.sizes[dim + 1 :]], dim)
-    if is_overwritten(ctx, node, x):
-
-        def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
-            return [*at[:dim], low + at[dim] * stride, *at[dim + 1 :]], body.load(source, at), None
-
-        write(ctx, node, x, source.sizes, move, "set")
-        return x
-
-    def compute(body: Body, at: tuple[Expr, ...]) -> int:
-        place = at[dim] - low
-        conditions = []
-        if low != 0:
-            conditions.append(body.op("ge", body.index(at[dim]), body.index(low)))
-        if high != size:
-            conditions.append(body.op("lt", body.index(at[dim]), body.index(high)))
-        if stride != 1:
-            conditions.append(body.op("eq", body.index(place % stride), body.index(0)))
-        own = [*at[:dim], place if stride == 1 else place // stride, *at[dim + 1 :]]
-        if not conditions:
-            return body.cast(body.load(source, own), x.dtype)
-        mask = conditions[0]
-        for condition in conditions[1:]:
-            mask = body.op("logical_and", mask, condition)
-        return body.op("where", mask, body.cast(body.load(source, own, mask), x.dtype), body.load(x, at))
-
-    return ctx.pointwise(node, compute)
-
-
-@rule(aten.select_scatter.default)
-def select_scatter(
-    ctx: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, dim: int, index: Any
-) -> TensorValue:
-    dim = canonical(dim, x.ndim)
-    chosen = from_front(node, index, node.args[3], x.sizes[dim])
-    _check_view(node, source, [*x.sizes[:dim], *x.sizes[dim + 1 :]])
-    if is_overwritten(ctx, node, x):
-
-        def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
-            return [*at[:dim], chosen, *at[dim:]], body.load(source, at), None
-
-        write(ctx, node, x, source.sizes, move, "set")
-        return x
-
-    def compute(body: Body, at: tuple[Expr, ...]) -> int:
-        here = body.op("eq", body.index(at[dim]), body.index(chosen))
-        new = body.cast(body.load(source, [*at[:dim], *at[dim + 1 :]]), x.dtype)
-        return body.op("where", here, new, body.load(x, at))
-
-    return ctx.pointwise(node, compute)
-
-
-@rule(aten.diagonal_scatter.default)
-def diagonal_scatter(
-    ctx: Lowering, node: fx.Node, x: TensorValue, source: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> TensorValue:
-    first, second = canonical(dim1, x.ndim), canonical(dim2, x.ndim)
-    others = [size for d, size in enumerate(x.sizes) if d not in (first, second)]
-    length = minimum(x.sizes[first] - max(-offset, 0), x.sizes[second] - max(offset, 0))
-    _check_view(node, source, [*others, length], len(others))
-    if is_overwritten(ctx, node, x):
-
-        def move(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, None]:
-            place, rest = {first: at[-1] + max(-offset, 0), second: at[-1] + max(offset, 0)}, iter(at)
-            return [place[d] if d in place else next(rest) for d in range(x.ndim)], body.load(source, at), None
-
-        write(ctx, node, x, source.sizes, move, "set")
-        return x
-
-    def compute(body: Body, at: tuple[Expr, ...]) -> int:
-        here = body.op("eq", body.index(at[first] + offset), body.index(at[second]))
-        along_diagonal = at[second] if offset < 0 else at[first]
-        rest = [at[d] for d in range(x.ndim) if d not in (first, second)]
-        new = body.cast(body.load(source, [*rest, along_diagonal], here), x.dtype)
-        return body.op("where", here, new, body.load(x, at))
-
-    return ctx.pointwise(node, compute)
