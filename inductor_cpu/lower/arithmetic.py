@@ -10,7 +10,7 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
-from inductor_cpu.lower.body import Body, represent
+from inductor_cpu.lower.body import Body, check_held, represent
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.pointwise import (
     KIND,
@@ -226,8 +226,7 @@ def _bounded(ctx: Lowering, node: fx.Node, x: Any, low: Any, high: Any) -> Tenso
     dtype = compute_dtype(node, fakes, KIND.DEFAULT)
     given = [value for value in (low, high) if value is not None]
     for value in given:
-        if isinstance(value, (int, float)):
-            represent(value, dtype)  # eager refuses a bound that the dtype does not hold
+        check_held(value, dtype)
 
     def compute(body: Body, value: int, *bounds: int) -> int:
         term = Term(body, value)
@@ -285,6 +284,7 @@ def where_rule(ctx: Lowering, node: fx.Node, condition: Any, yes: Any, no: Any) 
 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(ctx: Lowering, node: fx.Node, x: TensorValue, mask: Any, value: Any) -> TensorValue:
+    check_held(value, x.dtype)
     return select_values(ctx, node, mask, value, x, x.dtype)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -32,6 +34,16 @@ def represent(value: Number, dtype: torch.dtype) -> Number:
     if not least <= value <= limits.max:  # also NaN
         raise Unsupported(None, f"the number {value}, which {dtype} does not hold")
     return wrapped(int(value), dtype)
+
+
+def check_held(value: Any, dtype: torch.dtype) -> None:
+    """Raise Unsupported for a number that the dtype does not hold, where eager raises an error: fills, paddings and
+    bounds. Arithmetic makes it an infinity. Anything else than a number passes."""
+    if not isinstance(value, (bool, int, float)):
+        return
+    represent(value, dtype)
+    if dtype.is_floating_point and math.isfinite(value) and abs(value) > torch.finfo(dtype).max:
+        raise Unsupported(None, f"the number {value}, which {dtype} does not hold")
 
 
 class Body(Editor):

@@ -10,7 +10,7 @@ from torch import fx
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
 from inductor_cpu.ir.ops import LOW_PRECISION
-from inductor_cpu.lower.body import Body
+from inductor_cpu.lower.body import Body, check_held
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.pointwise import aten, operand, prims
 from inductor_cpu.lower.registry import rule
@@ -19,11 +19,17 @@ from inductor_cpu.lower.terms import Term, where
 from inductor_cpu.lower.values import TensorValue
 
 
+#: Operators that make an infinity of a number that low precision does not hold; others refuse it.
+_ROUNDED = frozenset({aten.scalar_tensor.default, prims.scalar_tensor.default})
+
+
 def filled(ctx: Lowering, node: fx.Node, value: Any) -> TensorValue:
     """The node's tensor with one value everywhere."""
     fake = meta_of(node)
     if fake.layout != torch.strided or fake.device.type != "cpu":
         raise Unsupported(node, f"a new tensor with layout {fake.layout} on {fake.device}")
+    if fake.dtype not in LOW_PRECISION or node.target not in _ROUNDED:
+        check_held(value, fake.dtype)
     return ctx.pointwise(node, lambda body, at: operand(ctx, body, at, value, fake.dtype))
 
 

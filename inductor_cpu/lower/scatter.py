@@ -12,7 +12,7 @@ from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
 from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION
-from inductor_cpu.lower.body import Body
+from inductor_cpu.lower.body import Body, check_held
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.copies import copied
 from inductor_cpu.lower.in_place import is_overwritten
@@ -157,6 +157,7 @@ def _source(source: Any, x: TensorValue) -> Callable[[Body, tuple[Expr, ...]], i
 
 def _number(body: Body, value: Any, dtype: torch.dtype) -> int:
     """A number or a size as a value."""
+    check_held(value, dtype)
     return body.cast(body.index(value), dtype) if isinstance(value, Expr) else body.const(value, dtype)
 
 
@@ -304,6 +305,7 @@ def index_copy(
 
 @rule(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def index_fill(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
+    check_held(value, x.dtype)
     sizes, compute = _rows(
         x, canonical(dim, x.ndim), index, lambda body, at: operand(ctx, body, at, value, x.dtype), wrap=True
     )

@@ -9,7 +9,7 @@ from torch import fx
 
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ZERO, Expr, maximum, minimum
-from inductor_cpu.lower.body import Body
+from inductor_cpu.lower.body import Body, check_held
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.pointwise import aten, prims
 from inductor_cpu.lower.registry import rule
@@ -23,6 +23,7 @@ from inductor_cpu.lower.views import canonical
 def constant_pad(ctx: Lowering, node: fx.Node, x: TensorValue, pad: Sequence[Any], value: Any = 0) -> TensorValue:
     if not isinstance(value, (bool, int, float)):
         raise Unsupported(node, "a fill value that is known at run time only")
+    check_held(value, x.dtype)
     before = _befores(x, pad)
     fill = Body()
     fill_value = fill.instructions[fill.const(value, x.dtype)].value  # type: ignore[union-attr]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.lower.harness import check
+from inductor_cpu.ir.interpret import run
+from tests.lower.harness import check, lower
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 ALL = [*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
@@ -71,3 +72,25 @@ def test_sizes_known_at_run_time() -> None:
     check(lambda x: x * torch.arange(x.shape[1] - 1, -1, -1), torch.randn(4, 5), dynamic=True)
     check(lambda x: x + torch.eye(x.shape[0], x.shape[1]), torch.randn(4, 5), dynamic=True)
     check(lambda x: x.new_zeros(x.shape[0], 2 * x.shape[1]), torch.randn(4, 5), dynamic=True)
+
+
+_BEYOND = {torch.float16: 1e5, torch.bfloat16: 3.4e38 * 2, torch.float32: 1e39, torch.int8: 128}
+
+
+@pytest.mark.parametrize("dtype", _BEYOND, ids=str)
+def test_a_number_that_the_dtype_does_not_hold_is_left_to_the_operator_which_refuses_it(dtype: torch.dtype) -> None:
+    x, number = torch.arange(6).to(dtype).reshape(2, 3), _BEYOND[dtype]
+    for fill in (
+        lambda x: torch.full((2,), number, dtype=dtype),
+        lambda x: x.fill_(number),
+        lambda x: x.masked_fill(x > 2, number),
+        lambda x: x.index_fill(0, torch.tensor([1]), number),
+        lambda x: x.scatter(0, torch.tensor([[1]]), number),
+        lambda x: torch.nn.functional.pad(x, (1, 1), value=number),
+    ):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            run(lower(fill, x), [x])
+
+
+def test_arithmetic_makes_an_infinity_of_a_number_that_the_dtype_does_not_hold() -> None:
+    check(lambda x: (x + 1e5, x * -1e5, x.masked_fill(x > 0, float("inf"))), torch.ones(3, dtype=torch.float16))
