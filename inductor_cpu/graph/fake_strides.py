@@ -4,7 +4,7 @@ views made by the strides that fake tensors have then. And operators that torch 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,11 +14,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from inductor_cpu.graph.edit import aten
 from inductor_cpu.graph.orders import ORDERS, Order, order_of_result
+from inductor_cpu.graph.resizing import RESIZING
 
 _one_at_a_time = threading.RLock()
 
-#: Operators with a Python kernel for autograd that gives other numbers than ATen's. It comes before all decompositions.
-_WHOLE: tuple[Any, ...] = (aten.multilabel_margin_loss_forward.default,)  # -1 is no class 0
+#: Operators with Python kernels that give other numbers than ATen's, and come before all decompositions -> the kernel
+#: that they have instead; None for ATen's.
+_WHOLE: dict[Any, Callable[..., Any] | None] = {
+    aten.multilabel_margin_loss_forward.default: None,  # -1 is no class 0
+    **RESIZING,
+}
+
+#: The dispatch keys of kernels that take an operator apart.
+_REPLACED = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
 
 #: Reductions to which an empty list of dimensions means all of them, but none where torch computes the fake result.
 _OVER_ALL: frozenset[Any] = frozenset({aten.nansum.default})
@@ -27,7 +35,7 @@ _OVER_ALL: frozenset[Any] = frozenset({aten.nansum.default})
 @contextmanager
 def strides_of_eager() -> Iterator[None]:
     """While it lasts, in all threads, fake results of the operators in `ORDERS` have eager's strides, those in
-    `_OVER_ALL` eager's shape, and those in `_WHOLE` are ATen's."""
+    `_OVER_ALL` eager's shape, and those in `_WHOLE` are not taken apart by torch."""
     with _one_at_a_time:
         yield from _changed_dispatch()
 
@@ -41,8 +49,9 @@ def _changed_dispatch() -> Iterator[None]:
 
     _forget_results()
     kernels = {operator: dict(operator.py_kernels) for operator in _WHOLE}
-    for operator in _WHOLE:
-        _set_kernels(operator, {k: v for k, v in kernels[operator].items() if k is not torch._C.DispatchKey.Autograd})
+    for operator, kernel in _WHOLE.items():
+        others = {key: given for key, given in kernels[operator].items() if key not in _REPLACED}
+        _set_kernels(operator, others | (dict.fromkeys(_REPLACED, kernel) if kernel is not None else {}))
     FakeTensorMode._dispatch_impl = dispatch  # type: ignore[method-assign, assignment]
     try:
         yield

@@ -133,8 +133,9 @@ _BY_FORMAT = (
     aten.avg_pool3d.default,
     aten.max_pool2d_with_indices.default,
     aten.max_pool3d_with_indices.default,
-    aten.upsample_bilinear2d.vec,
-    aten.upsample_nearest2d.vec,
+    aten._upsample_nearest_exact2d.default,
+    aten.upsample_bilinear2d.default,
+    aten.upsample_nearest2d.default,
 )
 _ORDERS: dict[Any, Callable[[fx.Node], Order | None]] = {
     aten.cat.default: _joined,

@@ -18,7 +18,6 @@ from inductor_cpu.lower.sizes import size_expr
 from inductor_cpu.lower.terms import Term, where
 from inductor_cpu.lower.values import TensorValue
 
-
 #: Operators that make an infinity of a number that low precision does not hold; others refuse it.
 _ROUNDED = frozenset({aten.scalar_tensor.default, prims.scalar_tensor.default})
 

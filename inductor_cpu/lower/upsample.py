@@ -11,7 +11,7 @@ from torch import fx
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ZERO, Expr, divide_exact, maximum
 from inductor_cpu.lower.body import Body
-from inductor_cpu.lower.context import Lowering
+from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.reductions import accumulator, number
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
@@ -79,17 +79,42 @@ def _nearest_float(
     return body.as_index(body.op("minimum", found, body.index(source - 1)), source)
 
 
+def _by_channels(node: fx.Node, channels: Expr) -> bool:
+    """Whether eager's kernel for volumes goes by channels: it ignores a scale to the same size, or twice as large, as
+    those for images do. Raises Unsupported where only the call tells."""
+    if not meta_of(node).is_contiguous(memory_format=torch.channels_last_3d):
+        return False
+    if channels.as_int is None:
+        raise Unsupported(node, "nearest interpolation of volumes with symbolic channels in the last place")
+    return channels.as_int > 3
+
+
+def _without_scale(body: Body, out: Expr, source: Expr, target: Expr, found: Expr) -> Expr:
+    """The position found by a scale, but that without it where the call tells that eager ignores it: sizes are the
+    same, or one is twice the other."""
+    value, size = body.index(found), body.index(target)
+    for factor in (2, 1):
+        ignored = body.op("eq", size, body.index(source * factor))
+        value = body.op("where", ignored, body.index(out // factor), value)
+    return body.as_index(value, source)
+
+
 def _nearest(dims: int, centre: bool) -> Any:
     def lower(ctx: Lowering, node: fx.Node, x: TensorValue, output_size: Any, *scales: float | None) -> TensorValue:
         if x.dtype == torch.float64 and any(scale is not None for scale in scales):
             raise Unsupported(node, "nearest interpolation of float64 with an explicit scale")
         lead = x.ndim - dims
         sources, targets = x.sizes[lead:], size_exprs(output_size)
+        ignoring = not centre and (dims == 2 or (dims == 3 and _by_channels(node, x.sizes[1])))
 
         def place(body: Body, out: Expr, source: Expr, target: Expr, scale: float | None) -> Expr:
-            same = dims > 1 and not centre and _factor(target, source) in (1, 2)  # eager then ignores the scale
+            same = ignoring and _factor(target, source) in (1, 2)
             whole = _whole_ratio(out, source, target, centre) if same or scale is None else None
-            return _nearest_float(body, out, source, target, scale, centre, dims == 1) if whole is None else whole
+            if whole is not None:
+                return whole
+            found = _nearest_float(body, out, source, target, scale, centre, dims == 1)
+            open_ = ignoring and scale is not None and (target - source).as_int is None
+            return _without_scale(body, out, source, target, found) if open_ else found
 
         def compute(body: Body, at: tuple[Expr, ...]) -> int:
             numbers = zip(at[lead:], sources, targets, _pad(scales, dims), strict=True)
@@ -114,10 +139,10 @@ def _two_points(
     body: Body, out: Expr, source: Expr, target: Expr, scale: float | None, align: bool, acc: torch.dtype
 ) -> list[tuple[Expr, int]]:
     """(input position, weight) of the two neighbours of an output position."""
-    if source == target:  # eager then ignores the scale
-        return [(out, body.const(1.0, acc))]
-    if source == 1:
-        return [(ZERO, body.const(1.0, acc))]
+    if source == target:  # eager then ignores the scale; an infinity times 0 is NaN there, too
+        return [(out, body.const(1.0, acc)), (out, body.const(0.0, acc))]
+    unknown = (source - target).as_int is None
+    same = body.op("eq", body.index(source), body.index(target)) if unknown else None
     place = body.cast(body.index(out), acc)
     if align:
         ratio = _ratio(body, source - 1, maximum(target - 1, 1), None, acc)
@@ -126,15 +151,18 @@ def _two_points(
         half, ratio = body.const(0.5, acc), _ratio(body, source, target, scale, acc)
         place = body.op("sub", body.op("mul", ratio, body.op("add", place, half)), half)
         place = body.op("maximum", place, body.const(0.0, acc))
-        if scale is not None and (source - target).as_int is None:
-            same = body.op("eq", body.index(source), body.index(target))
+        if same is not None and scale is not None:
             place = body.op("where", same, body.cast(body.index(out), acc), place)
     last = body.index(source - 1)
     lower = body.op("minimum", body.cast(place, torch.int64), last)
     upper = body.op("minimum", body.op("add", lower, body.index(1)), last)
+    if same is not None:
+        upper = body.op("where", same, lower, upper)
     weight = body.op("sub", place, body.cast(lower, acc))
     weight = body.op("minimum", weight, body.const(1.0, acc))
     other = body.op("sub", body.const(1.0, acc), weight)
+    if source == 1:
+        return [(ZERO, other), (ZERO, weight)]
     return [(body.as_index(lower, source), other), (body.as_index(upper, source), weight)]
 
 

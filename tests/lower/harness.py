@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from inductor_cpu.graph.decompositions import decompositions
+from inductor_cpu.graph.fake_strides import strides_of_eager
 from inductor_cpu.ir.interpret import run
 from inductor_cpu.ir.nodes import Extern, Program
 from inductor_cpu.lower.graph import lower_graph
@@ -35,7 +36,8 @@ def trace(fn: Callable[..., Any], *inputs: Any, dynamic: bool = False) -> torch.
     """The functional ATen graph of fn."""
     functional = torch.func.functionalize(lambda *args: fn(*args), remove="mutations")
     mode = "symbolic" if dynamic else "fake"
-    graph = make_fx(functional, decomposition_table=DECOMPOSITIONS, tracing_mode=mode)(*inputs)
+    with strides_of_eager():
+        graph = make_fx(functional, decomposition_table=DECOMPOSITIONS, tracing_mode=mode)(*inputs)
     graph.graph.eliminate_dead_code()
     return graph
 

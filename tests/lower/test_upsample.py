@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
@@ -48,6 +50,27 @@ def test_nearest1d_also_at_the_border_between_two_elements(source, target, op):
 @pytest.mark.parametrize("op", [aten.upsample_nearest3d.default, aten._upsample_nearest_exact3d.default])
 def test_nearest3d(op):
     check_exact(lambda x: op(x, [4, 5, 9]), torch.randn(1, 2, 2, 3, 4))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("scale", [1.1, 2.2, 1.5])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear"])
+def test_factors_to_the_same_size_or_twice_the_size_as_eager(mode, scale, dynamic):
+    for shape, kind in (((5, 7), ""), ((7,), "1"), ((4, 9, 3), "3")):
+        own = mode if mode != "bilinear" else {"": "bilinear", "1": "linear", "3": "trilinear"}[kind]
+        for channels in (2, 4):
+            x = torch.randn(2, channels, *shape)
+            x = x.contiguous(memory_format=torch.channels_last_3d) if kind == "3" else x
+            resize = functools.partial(torch.nn.functional.interpolate, scale_factor=scale, mode=own)
+            for got in run(lower(resize, x, dynamic=dynamic), [x]):
+                torch.testing.assert_close(got, resize(x), rtol=2e-6, atol=2e-6)
+
+
+def test_nearest_to_a_size_that_is_the_same_at_a_later_call_ignores_the_scale():
+    resize = functools.partial(torch.nn.functional.interpolate, scale_factor=1.1)
+    program = lower(resize, torch.randn(2, 3, 20, 30), dynamic=True)
+    for x in (torch.randn(2, 3, 7, 40), torch.randn(2, 3, 40, 9)):
+        assert torch.equal(run(program, [x])[0], resize(x))
 
 
 @pytest.mark.parametrize("op", NEAREST)
@@ -101,6 +124,14 @@ def test_linear_to_a_size_that_is_the_same_at_a_later_call_ignores_the_scale():
 
     program, x = lower(resize, torch.randn(2, 3, 20), dynamic=True), torch.randn(2, 3, 7)
     assert torch.equal(run(program, [x])[0], x)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("size", [[5, 7], [5, 9], [10, 7]], ids=str)
+def test_an_infinite_pixel_times_zero_is_nan_also_for_the_same_size(size, dynamic):
+    x = _image()
+    x[0, 1, 2, 3] = x[1, 2, 4, 6] = float("inf")
+    check_accurate(lambda x: aten.upsample_bilinear2d.default(x, size, False), x, dynamic=dynamic)
 
 
 def test_bilinear_of_one_pixel_repeats_it():

@@ -1,0 +1,47 @@
+"""Nearest and linear resizing, which torch takes apart by other rules than ATen's kernels have: these ignore a scale
+factor to the size that the image has already (9 pixels by a factor of 1.1), and compute bytes in fixed point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from inductor_cpu.graph.edit import aten
+
+_PACKETS = (
+    *(
+        getattr(aten, f"{name}{dims}d")
+        for name in ("upsample_nearest", "_upsample_nearest_exact")
+        for dims in (1, 2, 3)
+    ),
+    aten.upsample_linear1d,
+    aten.upsample_bilinear2d,
+    aten.upsample_trilinear3d,
+)
+
+
+def _by_factors(resize: Any) -> Callable[..., torch.Tensor]:
+    """The overload that takes either sizes or factors, by the one that takes sizes and, perhaps, factors."""
+
+    def kernel(x: torch.Tensor, sizes: Any, *others: Any) -> torch.Tensor:
+        *options, factors = others
+        if factors is None:
+            return resize(x, sizes, *options)
+        sizes = [torch.sym_int(n * _whole(factor)) for n, factor in zip(x.shape[2:], factors, strict=True)]
+        return resize(x, sizes, *options, *factors)
+
+    return kernel
+
+
+def _whole(factor: float) -> float:
+    """A factor that is a whole number as an int: the product with a symbolic size stays an integer."""
+    return int(factor) if int(factor) == factor else factor
+
+
+#: Overload -> the kernel that it has instead of torch's; None for ATen's.
+RESIZING: dict[Any, Callable[..., torch.Tensor] | None] = {
+    **{packet.vec: _by_factors(packet.default) for packet in _PACKETS},
+    **{packet.default: None for packet in _PACKETS},
+}
