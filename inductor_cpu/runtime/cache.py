@@ -224,12 +224,16 @@ class KernelCache:
 
 
 def default_root() -> Path:
-    """The cache folder: ICPU_CACHE_DIR, else icpu in $XDG_CACHE_HOME, else ~/.cache/icpu."""
+    """The cache folder: ICPU_CACHE_DIR, else icpu in $XDG_CACHE_HOME, else ~/.cache/icpu; for a user without a home a
+    folder among the temporary ones."""
     named = os.environ.get("ICPU_CACHE_DIR")
     if named:
         return Path(named).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
-    return Path(base or os.path.join(os.path.expanduser("~"), ".cache")) / "icpu"
+    if base:
+        return Path(base) / "icpu"
+    home = os.path.expanduser("~")  # itself if nothing tells
+    return Path(tempfile.gettempdir(), f"icpu-{os.geteuid()}") if home == "~" else Path(home, ".cache", "icpu")
 
 
 def open_cache(folder: str | Path | None = None) -> KernelCache:

@@ -15,6 +15,7 @@ from inductor_cpu.errors import IcpuError, UserError
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
 from inductor_cpu.runtime.diagnosis import TimeLimitError, run_compiler
+from inductor_cpu.runtime.loading import loader_path
 from inductor_cpu.runtime.prebuilt import Builder, Prebuilt, discard_prebuilt, usable_prebuilt
 from inductor_cpu.runtime.process import Cancelled, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
@@ -125,7 +126,7 @@ def _open_library(cache: KernelCache, path: Path, refusals: list[str]) -> ctypes
     if not cache.is_sound(path):
         return None
     try:
-        _LOADED.libraries[path] = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        _LOADED.libraries[path] = ctypes.CDLL(loader_path(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         log.warning("the cache entry %s does not load (%s); it is made again", path, error)
         refusals.append(str(error))

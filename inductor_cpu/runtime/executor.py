@@ -21,6 +21,7 @@ from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.ir.plan import ExecutionPlan, Reg, Slot
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
 from inductor_cpu.runtime.diagnosis import run_compiler
+from inductor_cpu.runtime.loading import loader_path
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 
@@ -141,8 +142,9 @@ def _build_and_load(cache: KernelCache, toolchain: Toolchain) -> ModuleType:
 
 
 def _load(library: Path) -> ModuleType:
-    loader = ExtensionFileLoader(_MODULE, str(library))
-    module = module_from_spec(ModuleSpec(_MODULE, loader, origin=str(library)))
+    path = loader_path(library)
+    loader = ExtensionFileLoader(_MODULE, path)
+    module = module_from_spec(ModuleSpec(_MODULE, loader, origin=path))
     loader.exec_module(module)
     with _disable_current_modes():  # a compile runs under AOTAutograd's fake mode
         module.check_tensor_layout(torch.zeros(1))

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import shutil
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from inductor_cpu.runtime import cache as cache_module
 from inductor_cpu.runtime.cache import KernelCache, content_key, default_root, open_cache, private_cache
+from inductor_cpu.runtime.loading import loader_path
 
 
 @pytest.fixture
@@ -99,6 +104,25 @@ def test_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch)
     assert default_root() == Path("/xdg/icpu")
     monkeypatch.setenv("ICPU_CACHE_DIR", "/own")
     assert default_root() == Path("/own")
+
+
+def test_default_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in containers that run under a number that no user has."""
+    for name in ("HOME", "ICPU_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert default_root() == Path(tempfile.gettempdir(), f"icpu-{os.geteuid()}")
+
+
+def test_a_library_in_a_folder_with_a_variable_of_the_loader_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "$LIB"
+    for _ in range(2):  # made again, it is another folder
+        folder.mkdir()
+        library = Path(shutil.copy(torch._C.__file__, folder / "library.so"))
+        with pytest.raises(OSError, match="cannot open"):
+            ctypes.CDLL(str(library))
+        ctypes.CDLL(loader_path(library))
+        shutil.rmtree(folder)
 
 
 def assert_falls_back(root: Path, reason: str, caplog: pytest.LogCaptureFixture) -> None:
