@@ -64,6 +64,12 @@ def index_at(
     return body.checked_index(value, size, wrap, error) if checked else body.as_index(value, size)
 
 
+def check_not_empty(node: fx.Node, size: Expr) -> None:
+    """Raise Unsupported for an index into a dimension that has no elements: each operator has its own answer."""
+    if size == 0:
+        raise Unsupported(node, "an index into a dimension without elements")
+
+
 def refusal(node: fx.Node) -> type[Exception]:
     """What gather and scatter raise: RuntimeError, but the operators that torch makes of them (nll_loss) IndexError."""
     whole = node.meta.get("original_aten", node.target)
@@ -144,6 +150,8 @@ def index_select(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: 
 
 @rule(aten.embedding.default)
 def embedding(ctx: Lowering, node: fx.Node, weight: TensorValue, indices: TensorValue, *_: Any) -> TensorValue:
+    check_not_empty(node, weight.sizes[0])
+
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         row = index_at(body, indices, at[: indices.ndim], weight.sizes[0], wrap=False)
         return body.load(weight, [row, *at[indices.ndim :]])

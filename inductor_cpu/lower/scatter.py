@@ -16,7 +16,7 @@ from inductor_cpu.lower.body import Body, check_held
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.copies import copied
 from inductor_cpu.lower.in_place import is_overwritten
-from inductor_cpu.lower.indexing import advanced, along, broadcast_sizes, index_at, refusal
+from inductor_cpu.lower.indexing import advanced, along, broadcast_sizes, check_not_empty, index_at, refusal
 from inductor_cpu.lower.pointwise import aten, check_constants, operand
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_expr
@@ -242,6 +242,7 @@ def scatter_reduce(
 
 # -- along one dimension ---------------------------------------------------------------------------------------------
 def _rows(
+    node: fx.Node,
     x: TensorValue,
     dim: int,
     index: TensorValue,
@@ -250,7 +251,8 @@ def _rows(
     error: type[Exception] = IndexError,
 ) -> tuple[tuple[Expr, ...], Write]:
     """The loop and the writes of x[..., index, ...] = value, index having at most one dimension. wrap: whether negative
-    indices count from the end, or are errors, as others out of range."""
+    indices count from the end, or are errors, as others out of range. Raises Unsupported for an empty dimension."""
+    check_not_empty(node, x.sizes[dim] if x.ndim else size_expr(1))
     length = index.sizes[0] if index.ndim else size_expr(1)
     sizes = tuple(length if d == dim else size for d, size in enumerate(x.sizes)) if x.ndim else (length,)
 
@@ -281,7 +283,7 @@ def index_add(
         loaded = Term(body, body.load(source, at[: source.ndim]))
         return (loaded if alpha == 1 else loaded * alpha).value
 
-    sizes, compute = _rows(x, dim, index, value, error=RuntimeError)
+    sizes, compute = _rows(node, x, dim, index, value, error=RuntimeError)
     _check_rows(node, x, source, sizes)
     if x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
@@ -296,7 +298,9 @@ def index_add(
 def index_copy(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue
 ) -> TensorValue:
-    sizes, compute = _rows(x, canonical(dim, x.ndim), index, lambda body, at: body.load(source, at[: source.ndim]))
+    sizes, compute = _rows(
+        node, x, canonical(dim, x.ndim), index, lambda body, at: body.load(source, at[: source.ndim])
+    )
     _check_rows(node, x, source, sizes)
     result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
@@ -307,7 +311,7 @@ def index_copy(
 def index_fill(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
     check_held(value, x.dtype)
     sizes, compute = _rows(
-        x, canonical(dim, x.ndim), index, lambda body, at: operand(ctx, body, at, value, x.dtype), wrap=True
+        node, x, canonical(dim, x.ndim), index, lambda body, at: operand(ctx, body, at, value, x.dtype), wrap=True
     )
     result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
