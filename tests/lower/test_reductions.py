@@ -80,7 +80,9 @@ def test_reductions_of_nothing_give_the_identity(shape):
 
 
 @pytest.mark.parametrize(
-    "extremum", [torch.max, torch.min, lambda x: torch.max(x, 1), lambda x: torch.min(x, 1)], ids=str
+    "extremum",
+    [torch.max, torch.min, lambda x: torch.max(x, 1), lambda x: torch.min(x, 1)],
+    ids=["max", "min", "max of rows", "min of rows"],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool])
 def test_an_extremum_of_nothing_is_the_error_of_the_operator(extremum, dtype):
