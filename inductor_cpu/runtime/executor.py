@@ -22,10 +22,14 @@ from inductor_cpu.ir.plan import ExecutionPlan, Reg, Slot
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
 from inductor_cpu.runtime.diagnosis import run_compiler
 from inductor_cpu.runtime.loading import loader_path
+from inductor_cpu.runtime.memory_limit import memory_limit
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 
 _MODULE = "icpu_native"
+
+#: Of the memory that the process may take, the part that is kept for later calls at most.
+_KEPT = 8
 
 
 class ExternPath(NamedTuple):
@@ -148,4 +152,5 @@ def _load(library: Path) -> ModuleType:
     loader.exec_module(module)
     with _disable_current_modes():  # a compile runs under AOTAutograd's fake mode
         module.check_tensor_layout(torch.zeros(1))
+    module.lower_pool_limit(memory_limit() // _KEPT)
     return module

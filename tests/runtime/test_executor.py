@@ -179,6 +179,18 @@ def test_pool_keeps_no_more_than_its_limit(executor: ModuleType, run: Runner) ->
         executor.set_pool_limit(1 << 28)
 
 
+def test_limit_of_the_pool_is_lowered_and_not_raised(executor: ModuleType, run: Runner) -> None:
+    executor.set_pool_limit(1000)
+    try:
+        executor.lower_pool_limit(1 << 28)
+        run.load(arena_plan())([torch.randn(5000)])
+        assert executor.pool_bytes() <= 1000
+        executor.lower_pool_limit(0)
+        assert executor.pool_bytes() == 0
+    finally:
+        executor.set_pool_limit(1 << 28)
+
+
 def test_large_output_is_an_ordinary_tensor(run: Runner) -> None:
     n = 1 << 20
     x = torch.randn(n)

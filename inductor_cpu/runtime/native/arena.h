@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <list>
 #include <memory>
@@ -70,6 +71,13 @@ class Pool {
     trim(limit_);
   }
 
+  // Of a process that may not take all of the machine's memory.
+  void lower_limit(size_t bytes) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    limit_ = std::min(limit_, bytes);
+    trim(limit_);
+  }
+
   void clear() {
     std::lock_guard<std::mutex> guard(mutex_);
     trim(0);
@@ -114,6 +122,7 @@ class Pool {
     }
   }
 
+  // What a container or a resource limit leaves of it comes by lower_limit.
   static size_t default_limit() {
     if (kSanitized) return 0; // so that a use after the end is seen
     return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE)) / 8;

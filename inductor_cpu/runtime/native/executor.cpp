@@ -115,6 +115,13 @@ PyObject* set_pool_limit(PyObject*, PyObject* bytes) {
   });
 }
 
+PyObject* lower_pool_limit(PyObject*, PyObject* bytes) {
+  return guarded<PyObject*>(nullptr, [&] {
+    Pool::instance().lower_limit(static_cast<size_t>(std::max<int64_t>(as_int(bytes), 0)));
+    Py_RETURN_NONE;
+  });
+}
+
 PyObject* clear_pool(PyObject*, PyObject*) {
   Pool::instance().clear();
   Py_RETURN_NONE;
@@ -138,6 +145,7 @@ PyObject* check_tensor_layout(PyObject*, PyObject* tensor) {
 
 PyMethodDef module_methods[] = {
     {"set_pool_limit", set_pool_limit, METH_O, "set_pool_limit(bytes): most memory kept for later calls."},
+    {"lower_pool_limit", lower_pool_limit, METH_O, "lower_pool_limit(bytes): keep no more than that, or than now if less."},
     {"clear_pool", clear_pool, METH_NOARGS, "clear_pool(): give the kept memory back to the system."},
     {"pool_bytes", pool_bytes, METH_NOARGS, "pool_bytes() -> bytes kept for later calls."},
     {"owns_memory_alone", owns_memory_alone, METH_O, "owns_memory_alone(tensor): no other tensor uses its memory."},
