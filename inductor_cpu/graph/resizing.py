@@ -3,7 +3,7 @@ factor to the size that the image has already (9 pixels by a factor of 1.1), and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,17 +22,27 @@ _PACKETS = (
 )
 
 
-def _by_factors(resize: Any) -> Callable[..., torch.Tensor]:
-    """The overload that takes either sizes or factors, by the one that takes sizes and, perhaps, factors."""
+def _by_factors(packet: Any) -> Callable[..., torch.Tensor]:
+    """The overload that takes either sizes or factors, by the one that takes sizes and, perhaps, factors. Where a
+    gradient is wanted and no size stays, torch's rule is right, and its gradient a loop that others join."""
+    torchs = packet.vec.py_kernels.get(torch._C.DispatchKey.Autograd)
 
     def kernel(x: torch.Tensor, sizes: Any, *others: Any) -> torch.Tensor:
         *options, factors = others
-        if factors is None:
-            return resize(x, sizes, *options)
-        sizes = [torch.sym_int(n * _whole(factor)) for n, factor in zip(x.shape[2:], factors, strict=True)]
-        return resize(x, sizes, *options, *factors)
+        given, scales = sizes, () if factors is None else factors
+        if factors is not None:
+            sizes = [torch.sym_int(n * _whole(factor)) for n, factor in zip(x.shape[2:], factors, strict=True)]
+        if x.requires_grad and torchs is not None and _all_change(x.shape[2:], sizes):
+            return torchs(x, given, *others)
+        return packet.default(x, sizes, *options, *scales)
 
     return kernel
+
+
+def _all_change(before: Sequence[Any], after: Sequence[Any]) -> bool:
+    """Whether all sizes are known, and each becomes another one."""
+    known = all(isinstance(size, int) for size in (*before, *after))
+    return known and all(old != new for old, new in zip(before, after, strict=True))
 
 
 def _whole(factor: float) -> float:
@@ -42,6 +52,6 @@ def _whole(factor: float) -> float:
 
 #: Overload -> the kernel that it has instead of torch's; None for ATen's.
 RESIZING: dict[Any, Callable[..., torch.Tensor] | None] = {
-    **{packet.vec: _by_factors(packet.default) for packet in _PACKETS},
+    **{packet.vec: _by_factors(packet) for packet in _PACKETS},
     **{packet.default: None for packet in _PACKETS},
 }

@@ -82,3 +82,18 @@ def test_positions_that_the_program_returns_stay_int64() -> None:
     assert leaf.grad is not None
     assert other.grad is not None
     assert torch.equal(leaf.grad, other.grad)
+
+
+@pytest.mark.parametrize(("scale", "calls"), [(2.0, 0), (1.05, 1)], ids=["another size", "the same size"])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_the_gradient_of_resizing_is_a_loop_unless_a_size_stays(mode: str, scale: float, calls: int) -> None:
+    x = torch.randn(2, 5, 9, 11)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x.relu(), scale_factor=scale, mode=mode)
+
+    compiled, reports = compile_counted(function)
+    weights = torch.randn_like(function(x))
+    ours, theirs = (_gradient(f, x, weights, torch.float32) for f in (compiled, function))
+    torch.testing.assert_close(ours, theirs)
+    assert reports[1].extern_calls == calls
