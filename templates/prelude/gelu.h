@@ -5,7 +5,7 @@
 // for each piece of the axis, as in vec_piecewise.h. Relative error below 1e-6 for x above -2.5, below 5e-5 above -4, 5e-4
 // above `least`: there p is 1e-9, and below, where eager's formula has long been 0, it is 0. With AVX2 p is a power of two,
 // whose exponent is a polynomial; relative errors are below 5e-6 for x above -2.5, 5e-5 above -4 and 5e-4 above -6.1, and
-// with tanh below 1e-5. NaN and infinities as by the formula.
+// with tanh about 1e-5. NaN and infinities as by the formula.
 //
 // The centers of pieces are the multiples of kPiece from -19 to 12 times; number n is in column n modulo 32. The coefficients
 // are minimax fits (Lawson) for the relative error.
