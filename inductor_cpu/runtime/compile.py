@@ -182,7 +182,7 @@ def _build_unit(
 
 def _compile_unit(builder: Builder, prebuilt: Prebuilt, source: Path, output: Path, processes: ProcessGroup) -> None:
     tools, include = builder.toolchain, builder.prelude.parent
-    command = tools.kernel_command(builder.target, prebuilt.header, include, source, output, prebuilt.torch)
+    command = tools.kernel_command(builder.target, prebuilt.header, include, source, output, prebuilt.stubs)
     run_compiler(command, processes, builder.cache, source, output, tools.time_limit)
 
 

@@ -1,8 +1,9 @@
-"""What is built once and makes every later compile shorter: the precompiled prelude, a stand-in for torch's library.
+"""What is built once and makes every later compile shorter: the precompiled prelude, stand-ins for libraries.
 
-Kernels call functions of torch's library (SLEEF's), so that their own libraries have to name it. All that the linker
-takes from it is its name, and reading its hundreds of MB takes as long as compiling a small kernel: an empty library
-of that name does as well. Both files lie in one folder of the cache, and a compile does without what is missing.
+Kernels call functions of torch's library (SLEEF's) and of the C++ library, so that their own libraries have to name
+both. All that the linker takes from them are their names, and reading torch's hundreds of MB takes as long as compiling
+a small kernel, the C++ library's symbols a fifth of that: empty libraries of these names do as well. All lie in one
+folder of the cache, and a compile does without what is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from inductor_cpu import paths
 from inductor_cpu.runtime.cache import KernelCache, content_key
 from inductor_cpu.runtime.diagnosis import run_compiler
 from inductor_cpu.runtime.process import ProcessGroup
-from inductor_cpu.runtime.toolchain import TORCH_LIBRARY, Toolchain
+from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
 
 
@@ -46,10 +47,10 @@ class Builder:
 @dataclass(frozen=True)
 class Prebuilt:
     """What a compile makes use of. `header`: the one that kernels include first, with its precompiled form beside it,
-    else the prelude itself. `torch`: the stand-in for torch's library; None for that library."""
+    else the prelude itself. `stubs`: the stand-ins for libraries; none for the libraries themselves."""
 
     header: Path
-    torch: Path | None = None
+    stubs: tuple[Path, ...] = ()
 
 
 _CHECKED: set[Path] = set()
@@ -58,16 +59,16 @@ _CHECKED: set[Path] = set()
 
 def usable_prebuilt(builder: Builder) -> Prebuilt:
     """What there is, and is sound."""
-    header, torch = prelude_header(builder), _torch_stub(builder)
+    header, stubs = prelude_header(builder), _stubs(builder)
     return Prebuilt(
         header if _is_usable(builder.cache, builder.toolchain.precompiled(header)) else builder.prelude,
-        torch if _is_usable(builder.cache, torch) else None,
+        stubs if all(_is_usable(builder.cache, stub) for stub in stubs) else (),
     )
 
 
 def discard_prebuilt(builder: Builder) -> None:
-    """Delete both, to be made again."""
-    for made in (builder.toolchain.precompiled(prelude_header(builder)), _torch_stub(builder)):
+    """Delete all of it, to be made again."""
+    for made in (builder.toolchain.precompiled(prelude_header(builder)), *_stubs(builder)):
         _CHECKED.discard(made)
         builder.cache.discard(made)
 
@@ -86,11 +87,12 @@ def prelude_header(builder: Builder) -> Path:
 
 def prebuild(builder: Builder, processes: ProcessGroup) -> None:
     """Build into the cache what is not there, sound. Raises InternalError if something does not build."""
-    tools, header, stub = builder.toolchain, prelude_header(builder), _torch_stub(builder)
+    tools, header = builder.toolchain, prelude_header(builder)
     made = tools.precompiled(header)
     with builder.cache.lock(f"header-{builder.key}", processes.check), builder.cache.scratch() as scratch:
         empty = Path(os.devnull)
-        _make(builder, processes, stub, empty, tools.stub_command(empty, scratch / stub.name))
+        for stub in _stubs(builder):
+            _make(builder, processes, stub, empty, tools.stub_command(empty, scratch / stub.name))
         command = tools.header_command(builder.target, header, builder.prelude.parent, scratch / made.name)
         _make(builder, processes, made, header, command)
         builder.cache.prune_headers(keep=builder.key)
@@ -107,8 +109,9 @@ def _make(builder: Builder, processes: ProcessGroup, path: Path, source: Path, c
     _CHECKED.add(path)
 
 
-def _torch_stub(builder: Builder) -> Path:
-    return builder.cache.header_folder(builder.key) / TORCH_LIBRARY
+def _stubs(builder: Builder) -> tuple[Path, ...]:
+    folder = builder.cache.header_folder(builder.key)
+    return tuple(folder / name for name in builder.toolchain.stub_names)
 
 
 def _is_usable(cache: KernelCache, path: Path) -> bool:

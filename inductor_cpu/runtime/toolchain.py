@@ -54,8 +54,11 @@ SANITIZER_FLAGS = (
 #: instruction set too. -O3 leaves no such constant.
 GCC_SANITIZER_FLAGS = ("-fno-gnu-unique",)
 
-TORCH_LIBRARY = "libtorch_cpu.so"
-"""The name by which the loader finds the library that kernels call functions of; this process has it loaded."""
+TORCH_LIBRARY, STANDARD_LIBRARY = "libtorch_cpu.so", "libstdc++.so.6"
+"""The names by which the loader finds the libraries that kernels call functions of; this process has both loaded."""
+
+#: What g++ links besides the standard library.
+_GCC_LIBRARIES = ("-nodefaultlibs", "-lm", "-lgcc", "-lgcc_s", "-lc")
 
 TIME_LIMIT = 600
 """Seconds that one compiler may take, unless the setting cpp.compile_timeout says otherwise."""
@@ -114,10 +117,10 @@ class Toolchain:
         return (*SANITIZER_FLAGS, *(GCC_SANITIZER_FLAGS if self.family == "gcc" else ()))
 
     def kernel_command(
-        self, target: Target, header: Path, include: Path, source: Path, output: Path, torch_stub: Path | None = None
+        self, target: Target, header: Path, include: Path, source: Path, output: Path, stubs: Sequence[Path] = ()
     ) -> list[str]:
-        """Build one library of kernels; `header` is included first, precompiled if that exists beside it. `torch_stub`:
-        a library to link in the place of torch's, of the same name (`stub_command`)."""
+        """Build one library of kernels; `header` is included first, precompiled if that exists beside it. `stubs`:
+        libraries to link in the place of those in `stub_names`, one for each."""
         precompiled = header.with_name(header.name + ".pch")
         use = (
             ["-include-pch", str(precompiled)]
@@ -135,12 +138,23 @@ class Toolchain:
             "-o",
             str(output),
             str(source),
-            *(self.link_flags() if torch_stub is None else (*self._openmp_flags, *_named(torch_stub))),
+            *(self._stub_flags(stubs) if stubs else self.link_flags()),
         ]
 
+    @property
+    def stub_names(self) -> tuple[str, ...]:
+        """The libraries of kernels that empty ones can stand in for. What g++ links by itself (the sanitizers' runtime,
+        an OpenMP of its own) comes with the standard library or not at all."""
+        by_itself = self.family != "gcc" or self.openmp is None or self.sanitize
+        return (TORCH_LIBRARY,) if by_itself else (TORCH_LIBRARY, STANDARD_LIBRARY)
+
+    def _stub_flags(self, stubs: Sequence[Path]) -> tuple[str, ...]:
+        rest = _GCC_LIBRARIES if STANDARD_LIBRARY in self.stub_names else ()
+        return (*self._openmp_flags, *_named(stubs), *rest)
+
     def stub_command(self, source: Path, output: Path) -> list[str]:
-        """Build an empty library with the name of torch's. `source` is empty."""
-        name = f"-Wl,-soname,{TORCH_LIBRARY}"
+        """Build an empty library that the loader takes for the one with the name of `output`. `source` is empty."""
+        name = f"-Wl,-soname,{output.name}"
         return [*self.command, "-shared", "-nostdlib", name, "-x", "c++", str(source), "-o", str(output)]
 
     def header_command(self, target: Target, header: Path, include: Path, output: Path) -> list[str]:
@@ -182,9 +196,9 @@ class Toolchain:
         return (str(self.openmp),) if self.openmp is not None and self.family == "gcc" else ("-fopenmp",)
 
 
-def _named(library: Path) -> tuple[str, ...]:
-    """Flags that name this library in the result, though it defines nothing: some linkers drop it else."""
-    return ("-Wl,--push-state,--no-as-needed", str(library), "-Wl,--pop-state")
+def _named(libraries: Sequence[Path]) -> tuple[str, ...]:
+    """Flags that name these libraries in the result, though they define nothing: some linkers drop them else."""
+    return ("-Wl,--push-state,--no-as-needed", *map(str, libraries), "-Wl,--pop-state")
 
 
 def find_toolchain(cxx: str | None = None, time_limit: int = TIME_LIMIT, sanitize: bool = False) -> Toolchain:

@@ -25,7 +25,7 @@ from inductor_cpu.runtime.executor import build_executor
 from inductor_cpu.runtime.measurements import Measurements
 from inductor_cpu.runtime.prebuilt import Builder, Prebuilt, prebuild, usable_prebuilt
 from inductor_cpu.runtime.process import ProcessGroup
-from inductor_cpu.runtime.toolchain import Toolchain
+from inductor_cpu.runtime.toolchain import STANDARD_LIBRARY, TORCH_LIBRARY, Toolchain
 from inductor_cpu.targets.cpu import target_for
 from tests.faults.support import compiler, leftovers, libraries, toolchain_of
 from tests.runtime.conftest import Load
@@ -243,22 +243,25 @@ def test_a_damaged_precompiled_header_is_not_used(
 
 
 @pytest.mark.parametrize("damage", ["flip", "missing"])
-def test_a_damaged_stand_in_for_torchs_library_is_not_used(
-    cache: KernelCache, prelude: Path, toolchain: Toolchain, damage: str
+@pytest.mark.parametrize("library", [TORCH_LIBRARY, STANDARD_LIBRARY])
+def test_stand_ins_for_libraries_are_not_used_with_a_damaged_one(
+    cache: KernelCache, prelude: Path, toolchain: Toolchain, damage: str, library: str
 ) -> None:
+    if library not in toolchain.stub_names:
+        pytest.skip(f"{toolchain.version} links {library} itself")
     builder = Builder(target_for(), prelude, cache, toolchain)
     prebuild(builder, ProcessGroup())
-    stub = usable_prebuilt(builder).torch
-    assert stub is not None
+    stubs = usable_prebuilt(builder).stubs
+    (stub,) = (stub for stub in stubs if stub.name == library)
     if damage == "flip":
         flip(stub, 0.5)
     else:
         stub.unlink()
     prebuilt_module._CHECKED.clear()
-    assert usable_prebuilt(builder).torch is None
+    assert usable_prebuilt(builder).stubs == ()
     assert load_kernels([SOURCE], target_for(), prelude, cache, toolchain)
     prebuild(builder, ProcessGroup())
-    assert usable_prebuilt(builder).torch == stub
+    assert usable_prebuilt(builder).stubs == stubs
 
 
 def test_a_precompiled_header_damaged_while_the_program_runs_is_given_up(

@@ -253,24 +253,39 @@ def test_precompiled_header_is_what_the_compiler_uses(cache: KernelCache, prelud
     assert f"! {toolchain.precompiled(header)}" in outcome.stderr
 
 
-def test_a_kernel_linked_to_the_stand_in_for_torchs_library_calls_torchs_functions(
+def test_a_kernel_linked_to_stand_ins_calls_functions_of_torch_and_of_the_standard_library(
     cache: KernelCache, prelude: Path, toolchain: Toolchain
 ) -> None:
     builder = Builder(target_for(), prelude, cache, toolchain)
     prebuild(builder, ProcessGroup())
-    stub = usable_prebuilt(builder).torch
-    assert stub is not None
-    assert stub.stat().st_size < 100_000
+    stubs = usable_prebuilt(builder).stubs
+    assert [stub.name for stub in stubs] == list(toolchain.stub_names)
+    assert all(stub.stat().st_size < 100_000 for stub in stubs)
     source, output = cache.root / "source.cpp", cache.root / "out.so"
     source.write_text(
-        '#include <immintrin.h>\nextern "C" __m256d Sleef_sind4_u10(__m256d);\n'
-        'extern "C" double f(double x) { return _mm256_cvtsd_f64(Sleef_sind4_u10(_mm256_set1_pd(x))); }\n'
+        "#include <immintrin.h>\n#include <cmath>\n#include <stdexcept>\n"
+        'extern "C" __m256d Sleef_sind4_u10(__m256d);\n'
+        "struct Doubles {\n"
+        "  double* p = new double[4]{};\n"
+        "  ~Doubles() { delete[] p; }\n"
+        "};\n"
+        'extern "C" double f(double x) {\n'
+        "  thread_local Doubles kept;\n"
+        "  try {\n"
+        "    _mm256_storeu_pd(kept.p, Sleef_sind4_u10(_mm256_set1_pd(x)));\n"
+        '    if (x > 1) throw std::range_error("too large");\n'
+        "  } catch (const std::exception&) {\n"
+        "    return std::pow(x, 2.5);\n"
+        "  }\n"
+        "  return kept.p[3];\n"
+        "}\n"
     )
-    command = toolchain.kernel_command(target_for(), builder.prelude, prelude.parent, source, output, stub)
+    command = toolchain.kernel_command(target_for(), builder.prelude, prelude.parent, source, output, stubs)
     assert ProcessGroup().run(command, timeout=60).code == 0
     function = ctypes.CDLL(str(output)).f
     function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
     assert function(0.5) == pytest.approx(math.sin(0.5), rel=1e-15)
+    assert function(2.0) == pytest.approx(2**2.5, rel=1e-15)
 
 
 def test_scalar_target_compiles_without_vector_flags(cache: KernelCache, prelude: Path, toolchain: Toolchain) -> None:
