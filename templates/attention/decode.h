@@ -33,11 +33,14 @@ class Decode {
   using Pack = Packing<OneRow<float>, T>;
 
   static constexpr int64_t kKeys = Few::kKeys;
-  static constexpr int64_t kBytes = 16 << 10;  // of a block's keys: they and its values stay in the L1 cache
+  // Of a block's keys: they, its values, and with AVX2 the next keys that come while several rows weigh the values, stay in
+  // the L1 cache.
+  static constexpr int64_t kBytes = 16 << 10, kBytesOfMany = kLanes == 16 ? kBytes : kBytes / 2;
   static constexpr int kAtOnce = Few::kAtOnce, kPair = Few::kPair;
   // Keys and values come from memory from about here on. Where a processor follows runs, two rows at a time are faster then:
   // they have registers for wide values in one pass, which is a run; four rows take one pass for each half.
   static constexpr int64_t kStream = 16 << 20;
+  static constexpr int64_t kFar = 8 << 20;  // with AVX2, look ahead from here on: what is near comes in time
 
  public:
   explicit Decode(const P& p)
@@ -45,10 +48,9 @@ class Decode {
         rows_(rows_of(p.sizes)),
         groups_(p.sizes.heads / p.sizes.kv_heads),
         keys_(P::kCausal ? std::min(p.sizes.keys, p.sizes.rows) : p.sizes.keys),
-        at_once_(std::clamp<int64_t>(kBytes / (int64_t(sizeof(T)) * std::max<int64_t>(p.sizes.depth, 1)) / kPair * kPair, kPair,
-                                     kKeys)),
+        at_once_(keys_at_once(rows_ > 2 ? kBytesOfMany : kBytes, p.sizes.depth)),
         blocks_(ceil_div(keys_, at_once_)),
-        few_(p),
+        few_(p, bytes() > kFar),
         depth_(few_.depth),
         columns_(few_.columns),
         in_pairs_(kFollowsRuns && bytes() > kStream && columns_ > Few::template kPairs<kAtOnce> * kPair) {}
@@ -93,6 +95,11 @@ class Decode {
   }
 
  private:
+  static int64_t keys_at_once(int64_t bytes, int64_t depth) {
+    const int64_t key = int64_t(sizeof(T)) * std::max<int64_t>(depth, 1);
+    return std::clamp<int64_t>(bytes / key / kPair * kPair, kPair, kKeys);
+  }
+
   // Rows that share one head of keys.
   static int64_t rows_of(const Sizes& sizes) { return sizes.rows * (sizes.heads / sizes.kv_heads); }
 

@@ -81,11 +81,13 @@ class FewRows {
   static constexpr int kPair = 2 * kLanes;
   // Pairs of vectors of columns whose sums are in registers together.
   template <int R>
-  static constexpr int kPairs = kLanes == 16 && R <= 2 ? 4 : 2;
+  static constexpr int kPairs = R == 1 || (kLanes == 16 && R == 2) ? 4 : 2;
 
   const int64_t depth, columns;  // rounded up to pairs of vectors
 
-  explicit FewRows(const P& p) : depth(round_up(p.sizes.depth, kPair)), columns(round_up(p.sizes.columns, kPair)), p_(p) {}
+  // far: whether keys and values are more than caches hold.
+  FewRows(const P& p, bool far)
+      : depth(round_up(p.sizes.depth, kPair)), columns(round_up(p.sizes.columns, kPair)), p_(p), far_(far) {}
 
   void copy_query(const T* from, float* to) const {
     for (int64_t k = 0; k < p_.sizes.depth; k += kPair) {
@@ -94,13 +96,41 @@ class FewRows {
     }
   }
 
-  // The scores of R queries and `count` keys, at most kLanes, while the values of these keys come. Sums of kLanes / R keys
-  // and R rows are in registers together; their lanes are added up in pairs of keys, pairs of pairs, ...
+  // The scores of R queries and `count` keys, at most kLanes, while the values of these keys come.
   template <int R>
   ICPU_INLINE void score(const T* keys, int64_t count, const T* values, const float* queries, float* scores) const {
+    by_distance([&]<bool far>() ICPU_INLINE { score_tile<R, far>(keys, count, values, queries, scores); });
+  }
+
+  // sums = sums * factor + weights @ values, for R rows, while the next keys come. Each block of keys has sums of its own:
+  // chains of additions stay short, and their errors small.
+  template <int R>
+  ICPU_INLINE void weigh(const T* values, int64_t keys, const Weight* weights, const float* factors, float* sums,
+                         const T* next) const {
+    by_distance([&]<bool far>() ICPU_INLINE { weigh_all<R, far>(values, keys, weights, factors, sums, next); });
+  }
+
+ private:
+  static constexpr int kMostChunks = 4;  // pairs of vectors of a row that stay in registers
+  // Whether the end of a row is loaded as fast as the rest.
+  static constexpr bool kMaskedLoads = kLanes == 16 && (std::is_same_v<T, float> || std::is_same_v<T, bf16>);
+
+  // body<whether keys and values are far>(). With AVX-512 one body serves both.
+  template <class Body>
+  ICPU_INLINE void by_distance(const Body& body) const {
+    if constexpr (kLanes == 8) {
+      if (!far_) return body.template operator()<false>();
+    }
+    body.template operator()<true>();
+  }
+
+  // Sums of kLanes / R keys and R rows are in registers together; their lanes are added up in pairs of keys, pairs of
+  // pairs, ...
+  template <int R, bool far>
+  ICPU_INLINE void score_tile(const T* keys, int64_t count, const T* values, const float* queries, float* scores) const {
     constexpr int kTile = kLanes / R, kLevel = std::bit_width(unsigned(kTile));
     // Keys whose scores are summed before the next ones: with few of them, their rows come one after the other.
-    constexpr int kSome = kLanes == 16 ? 4 : kTile;
+    constexpr int kSome = 4;
     static_assert(kTile % kSome == 0);
     Reg<float> parts[R][R];
 #pragma GCC unroll 4
@@ -113,10 +143,18 @@ class FewRows {
           continue;
         }
       }
+      if constexpr (far && kLanes == 8) {
+        if (count >= (t + 1) * kTile && depth == p_.sizes.depth) {
+          score_rows<R>(keys + t * kTile * p_.k.row, values + t * kTile * p_.v.row, queries, sums);
+#pragma GCC unroll 4
+          for (int r = 0; r < R; ++r) parts[r][t] = fold_all<1>(sums[r]);
+          continue;
+        }
+      }
 #pragma GCC unroll 4
       for (int first = 0; first < kTile; first += kSome) {
         const int64_t before = t * kTile + first;
-        score_some<R, kSome>(keys + before * p_.k.row, count - before, values + before * p_.v.row, queries, sums, first);
+        score_some<R, kSome, far>(keys + before * p_.k.row, count - before, values + before * p_.v.row, queries, sums, first);
       }
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) parts[r][t] = fold_all<1>(sums[r]);
@@ -128,30 +166,23 @@ class FewRows {
     }
   }
 
-  // sums = sums * factor + weights @ values, for R rows, while the next keys come. Each block of keys has sums of its own:
-  // chains of additions stay short, and their errors small.
-  template <int R>
-  ICPU_INLINE void weigh(const T* values, int64_t keys, const Weight* weights, const float* factors, float* sums,
-                         const T* next) const {
+  template <int R, bool far>
+  ICPU_INLINE void weigh_all(const T* values, int64_t keys, const Weight* weights, const float* factors, float* sums,
+                             const T* next) const {
     const int64_t width = p_.sizes.columns;
     const auto whole = [](const T* from) ICPU_INLINE { return Values::load(from); };
     int64_t c = 0;
     for (; c + kPairs<R> * kPair <= width; c += kPairs<R> * kPair) {
-      weigh_columns<R, kPairs<R>>(values + c, keys, weights, factors, sums + c, next + c, whole);
+      weigh_columns<R, kPairs<R>, far>(values + c, keys, weights, factors, sums + c, next + c, whole);
     }
     for (; kPairs<R> > 2 && c + 2 * kPair <= width; c += 2 * kPair) {
-      weigh_columns<R, 2>(values + c, keys, weights, factors, sums + c, next + c, whole);
+      weigh_columns<R, 2, far>(values + c, keys, weights, factors, sums + c, next + c, whole);
     }
     for (; c < width; c += kPair) {
-      weigh_columns<R, 1>(values + c, keys, weights, factors, sums + c, next + c,
-                          [&](const T* from) ICPU_INLINE { return Values::load(from, width - c); });
+      weigh_columns<R, 1, far>(values + c, keys, weights, factors, sums + c, next + c,
+                               [&](const T* from) ICPU_INLINE { return Values::load(from, width - c); });
     }
   }
-
- private:
-  static constexpr int kMostChunks = 4;  // pairs of vectors of a row that stay in registers
-  // Whether the end of a row is loaded as fast as the rest.
-  static constexpr bool kMaskedLoads = kLanes == 16 && (std::is_same_v<T, float> || std::is_same_v<T, bf16>);
 
   // The sums of one query and kLanes keys, whose rows are read one after the other, and each from its start to its end: the
   // processor sees a stream.
@@ -176,16 +207,33 @@ class FewRows {
     for (int i = 0; i < kLanes; ++i, keys += p_.k.row, values += p_.v.row) {
 #pragma GCC unroll 4
       for (int c = 0; c < chunks - 1; ++c) {
-        fetch<1>(values + c * kPair);
+        fetch<1, true>(values + c * kPair);
         sums[i] = Values::dot(sums[i], Values::load(keys + c * kPair), query[c]);
       }
-      fetch<1>(values + (chunks - 1) * kPair);
+      fetch<1, true>(values + (chunks - 1) * kPair);
       sums[i] = Values::dot(sums[i], last(keys + (chunks - 1) * kPair), query[chunks - 1]);
     }
   }
 
+  // The same of R queries and kTile keys, whose queries are read again for each key.
+  template <int R, int kTile>
+  ICPU_INLINE void score_rows(const T* keys, const T* values, const float* queries, Reg<float> (&sums)[R][kTile]) const {
+#pragma GCC unroll 8
+    for (int i = 0; i < kTile; ++i, keys += p_.k.row, values += p_.v.row) {
+      Reg<float> sum[R] = {};
+      for (int64_t k = 0; k < depth; k += kPair) {
+        const Operand key = Values::load(keys + k);
+        fetch<R, true>(values + k);
+#pragma GCC unroll 2
+        for (int r = 0; r < R; ++r) sum[r] = Values::dot(sum[r], key, Values::kept(queries + r * depth + k));
+      }
+#pragma GCC unroll 2
+      for (int r = 0; r < R; ++r) sums[r][i] = sum[r];
+    }
+  }
+
   // Adds the products of R queries and the keys from number `first` of a tile on, at most kSome of `count`.
-  template <int R, int kSome, int kTile>
+  template <int R, int kSome, bool far, int kTile>
   ICPU_INLINE void score_some(const T* keys, int64_t count, const T* values, const float* queries,
                               Reg<float> (&sums)[R][kTile], int first) const {
     const int64_t width = p_.sizes.depth;
@@ -197,7 +245,7 @@ class FewRows {
 #pragma GCC unroll 8
       for (int i = 0; i < kSome; ++i) {
         const Operand key = Values::load(keys + i * p_.k.row + k);
-        fetch<R>(values + i * p_.v.row + k);
+        fetch<R, far>(values + i * p_.v.row + k);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) sums[r][first + i] = Values::dot(sums[r][first + i], key, query[r]);
       }
@@ -215,7 +263,7 @@ class FewRows {
     }
   }
 
-  template <int R, int n, class Load>
+  template <int R, int n, bool far, class Load>
   ICPU_INLINE void weigh_columns(const T* values, int64_t keys, const Weight* weights, const float* factors, float* sums,
                                  const T* next, const Load& load) const {
     constexpr int kTogether = Values::kTogether;
@@ -237,7 +285,7 @@ class FewRows {
 #pragma GCC unroll 2
         for (int i = 0; i < kTogether; ++i) {
           row[i] = load(values + i * p_.v.row + c);
-          fetch<R>(next + i * p_.k.row + c);
+          fetch<R, far>(next + i * p_.k.row + c);
         }
         return Values::together(row);
       });
@@ -261,11 +309,12 @@ class FewRows {
   }
 
   // Has a pair of vectors come while others are used, for R rows. What lies behind the last row is the next head, or comes
-  // in vain. A processor that follows runs by itself is faster without, unless there is too much work for each vector to
-  // look far enough ahead; then lines come into the L2 cache: into the L1 cache few can be on their way at once.
-  template <int R>
+  // in vain. A processor that follows runs by itself is faster without, unless there is too much work
+  // for each vector to look far enough ahead; then lines come into the L2 cache: into the L1 cache few can be on their way
+  // at once.
+  template <int R, bool far>
   static ICPU_INLINE void fetch(const T* from) {
-    if constexpr (kFollowsRuns && R == 1) return;
+    if constexpr ((kFollowsRuns && R == 1) || !far) return;
     constexpr auto kHint = kFollowsRuns ? _MM_HINT_T1 : _MM_HINT_T0;
 #pragma GCC unroll 2
     for (int64_t i = 0; i < kPair; i += gemm::kLine / int64_t(sizeof(T))) {
@@ -274,6 +323,7 @@ class FewRows {
   }
 
   const P& p_;
+  bool far_;
 };
 
 }  // namespace icpu::attention

@@ -215,7 +215,8 @@ def test_the_template_takes_as_few_rows_as_the_generator_lets_it_take() -> None:
 def test_few_queries_are_right_whether_or_not_the_processor_follows_runs(
     kernel: str, isa: str, dtype: torch.dtype, cpu_name: str
 ) -> None:
-    """So many keys, too, that they come from memory, with heads that share them."""
+    """So many keys, too, that they come from memory, with heads that share them, with one, and with rows that end within a
+    vector."""
     found = machine(kernel, isa, cpu_name)
     if found is None:
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
@@ -224,7 +225,8 @@ def test_few_queries_are_right_whether_or_not_the_processor_follows_runs(
     many = (1, 3, 1, 1, (17 << 20) // (256 * dtype.itemsize) + 1, 128, 128)
     check_sizes(address, None, dtype, "none", FEW)
     # With large scores one key has nearly all the weight, and its error is that of its score.
-    check_sizes(address, None, dtype, "none", (many,), of_queries=0.1)
+    more = [(1, 1, 1, 1, (9 << 20) // ((depth + 80) * dtype.itemsize) + 1, depth, 80) for depth in (64, 40)]
+    check_sizes(address, None, dtype, "none", (many, *more), of_queries=0.1)
 
 
 def check_sizes(
