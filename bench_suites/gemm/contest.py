@@ -29,14 +29,15 @@ BUDGET, FEWEST, MOST = 0.4, 7, 400
 class Row:
     """One line of the table.
 
-    work: of one call, in operations, or bytes where memory is the limit; limit: how much of it the machine does in a
-    second, None where the competitor "read" is the limit; seconds: medians by competitor; bars: (what, reached)."""
+    work: of one call, in operations, or bytes where memory is the limit; limit: measures how much of it the machine
+    does in a second, None where the competitor "read" is the limit; seconds: medians by competitor, of "limit" what the
+    work takes at that pace; bars: (what, reached)."""
 
     kind: str
     name: str
     threads: int
     work: float
-    limit: float | None = None
+    limit: Callable[[], float] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     bars: list[tuple[str, bool]] = field(default_factory=list)
 
@@ -80,10 +81,14 @@ def ours(module: nn.Module, *inputs: torch.Tensor | None) -> Call:
 
 
 def compete(benchmark: Any, row: Row, calls: Mapping[str, Call]) -> Row:
-    """Let all take turns: the others before each round of ours, which pytest-benchmark times. Fills `row.seconds`."""
+    """Let all take turns: the others and the limit before each round of ours, which pytest-benchmark times. Fills
+    `row.seconds`."""
     times: dict[str, list[float]] = {name: [] for name in calls if name != "icpu"}
+    paces: list[float] = []
 
     def others() -> None:
+        if row.limit is not None:
+            paces.append(row.limit())
         for name, taken in times.items():
             start = time.perf_counter()
             calls[name]()
@@ -99,7 +104,7 @@ def compete(benchmark: Any, row: Row, calls: Mapping[str, Call]) -> Row:
     benchmark.pedantic(calls["icpu"], setup=others, rounds=min(max(rounds, FEWEST), MOST), iterations=1)
     row.seconds = {name: statistics.median(taken) for name, taken in times.items()}
     row.seconds["icpu"] = benchmark.stats.stats.median
-    if row.limit:
-        row.seconds["limit"] = row.work / row.limit
+    if paces:
+        row.seconds["limit"] = row.work / statistics.median(paces)
     benchmark.extra_info.update(threads=row.threads, share=row.share, **row.seconds)
     return row

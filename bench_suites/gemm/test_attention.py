@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from bench_suites.gemm.contest import Row, compete, ours
-from bench_suites.gemm.machine import peak, read
+from bench_suites.gemm.machine import its_peak, read
 from bench_suites.suites.attention import DECODE, DEPTH, HEADS, LENGTHS
 
 #: Times faster than torch's, by length.
@@ -50,9 +50,7 @@ def _mask(kind: str, length: int, dtype: torch.dtype) -> torch.Tensor | None:
 @torch.no_grad()
 def test_sequence(benchmark: Any, rows: list[Row], threads: int, kind: str, length: int) -> None:
     """All queries of a sequence."""
-    limit = peak(kind, threads)
-    if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    limit = its_peak(kind, threads)
     q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))
     module = Attention()
     calls = {"icpu": ours(module, q, k, v), "torch": lambda: module(q, k, v)}
@@ -69,9 +67,7 @@ def test_sequence(benchmark: Any, rows: list[Row], threads: int, kind: str, leng
 @torch.no_grad()
 def test_masked(benchmark: Any, rows: list[Row], threads: int, kind: str, mask: str, length: int) -> None:
     """Scores that do not count are computed, too, as far as the work of a row goes."""
-    limit = peak(kind, threads)
-    if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    limit = its_peak(kind, threads)
     q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))
     module, added = Attention(mask == "causal"), _mask(mask, length, DTYPES[kind])
     calls = {"icpu": ours(module, q, k, v, added), "torch": lambda: module(q, k, v, added)}
@@ -88,9 +84,7 @@ def test_masked(benchmark: Any, rows: list[Row], threads: int, kind: str, mask: 
 @pytest.mark.parametrize("kind", DTYPES)
 def test_backward(benchmark: Any, rows: list[Row], threads: int, kind: str, causal: bool, length: int) -> None:
     """Gradients of queries, keys and values: five products of all scores, half of them where they are causal."""
-    limit = peak(kind, threads)
-    if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    limit = its_peak(kind, threads)
     inputs = [torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]).requires_grad_() for _ in range(3)]
     grad, module = torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]), Attention(causal)
     torch._dynamo.reset()
@@ -129,9 +123,7 @@ FLEXIBLE: dict[str, tuple[Any, Any]] = {
 def test_flexible(benchmark: Any, rows: list[Row], threads: int, kind: str, name: str, length: int) -> None:
     """flex_attention against stock Inductor's; the share of the limit is that of all scores, also those that no list of
     blocks has."""
-    limit = peak(kind, threads)
-    if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    limit = its_peak(kind, threads)
     score, mask = FLEXIBLE[name]
     blocks = None if mask is None else create_block_mask(mask, None, None, length, length, device="cpu")
     q, k, v = (torch.randn(1, HEADS, length, DEPTH).to(DTYPES[kind]) for _ in range(3))

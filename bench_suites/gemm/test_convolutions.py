@@ -11,7 +11,7 @@ import torch.ao.quantization.fx._decomposed  # declares quantized_decomposed
 from torch import nn
 
 from bench_suites.gemm.contest import Call, Row, compete, ours
-from bench_suites.gemm.machine import peak
+from bench_suites.gemm.machine import its_peak
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -100,9 +100,7 @@ LAYERS = (
 @torch.no_grad()
 def test_convolution(benchmark: Any, rows: list[Row], threads: int, kind: str, layer: Layer) -> None:
     """One image, against eager mode, which calls oneDNN or, where that lacks a type, loops of ATen."""
-    limit = peak(PEAKS[kind], threads)
-    if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    limit = its_peak(PEAKS[kind], threads)
     module = layer.build().to(dtype=DTYPES[kind]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = torch.randn(1, layer.channels, layer.size, layer.size).to(DTYPES[kind], memory_format=torch.channels_last)
     calls = {"icpu": ours(module, x), "eager": lambda: module(x)}
@@ -113,9 +111,7 @@ def test_convolution(benchmark: Any, rows: list[Row], threads: int, kind: str, l
 @torch.no_grad()
 def test_int8_convolution(benchmark: Any, rows: list[Row], threads: int, layer: Layer) -> None:
     """One image between dequantize and quantize, against oneDNN's quantized convolution."""
-    limit = peak("int8", threads)
-    if limit == 0:
-        pytest.skip("this CPU has no products of int8 (AMX, AVX-512 VNNI)")
+    limit = its_peak("int8", threads)
     module = Quantized(layer)
     x = torch.randint(0, 256, (1, layer.channels, layer.size, layer.size), dtype=torch.uint8)
     x = x.contiguous(memory_format=torch.channels_last)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from bench_suites.gemm.contest import Row, compete, ours
-from bench_suites.gemm.machine import peak, read
+from bench_suites.gemm.contest import Call, Row, compete, ours
+from bench_suites.gemm.machine import its_peak, read
 from bench_suites.suites.gemm import MLPS, ONE_ROW, ROWS, WEIGHTS, Int8Linear, Mlp, WeightOnlyLinear
 
 mkldnn = torch.ops.mkldnn
@@ -18,6 +18,15 @@ mkldnn = torch.ops.mkldnn
 DTYPES = {"bf16": (torch.bfloat16, 0.5), "fp32": (torch.float32, 0.75)}
 MANY = 128
 INT8_SHARE, ONE_ROW_SHARE, GELU = 0.45, 0.9, 1.15
+
+
+def _libraries(x: torch.Tensor, weight: torch.Tensor) -> dict[str, Call]:
+    """The BLAS's product, and oneDNN's with a packed weight, which in bf16 needs more than AVX2."""
+    calls: dict[str, Call] = {"blas": lambda: torch.mm(x, weight.t())}
+    if x.dtype == torch.float32 or mkldnn._is_mkldnn_bf16_supported():
+        packed = mkldnn._reorder_linear_weight(weight, None)
+        calls["onednn"] = lambda: mkldnn._linear_pointwise(x, packed, None, "none", [], "")
+    return calls
 
 
 def _size(rows: int, depth: int, columns: int) -> str:
@@ -30,21 +39,14 @@ def _size(rows: int, depth: int, columns: int) -> str:
 def test_linear(benchmark: Any, rows: list[Row], threads: int, kind: str, size: tuple[int, int, int]) -> None:
     """Many rows. "gelu" is ours with bias and exact gelu."""
     (m, k, n), (dtype, share) = size, DTYPES[kind]
-    limit = peak(kind, threads)
-    if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    limit = its_peak(kind, threads)
     plain = nn.Linear(k, n, bias=False).to(dtype)
     gelu = nn.Sequential(nn.Linear(k, n), nn.GELU()).to(dtype)
     x = torch.randn(m, k).to(dtype)
-    packed = mkldnn._reorder_linear_weight(plain.weight, None)
-    calls = {
-        "icpu": ours(plain, x),
-        "gelu": ours(gelu, x),
-        "onednn": lambda: mkldnn._linear_pointwise(x, packed, None, "none", [], ""),
-        "blas": lambda: torch.mm(x, plain.weight.t()),
-    }
+    libraries = _libraries(x, plain.weight)
+    calls = {"icpu": ours(plain, x), "gelu": ours(gelu, x), **libraries}
     row = compete(benchmark, Row(kind, _size(m, k, n), threads, 2.0 * m * k * n, limit), calls)
-    row.seconds["best"] = min(row.seconds["onednn"], row.seconds["blas"])
+    row.seconds["best"] = min(row.seconds[name] for name in libraries)
     if m >= MANY:
         row.bar("share", row.share, share)
     if kind == "bf16":
@@ -59,9 +61,7 @@ def test_linear(benchmark: Any, rows: list[Row], threads: int, kind: str, size: 
 def test_int8(benchmark: Any, rows: list[Row], threads: int, size: tuple[int, int, int]) -> None:
     """A product of bytes with scales and bias, against oneDNN's product without them."""
     m, k, n = size
-    limit = peak("int8", threads)
-    if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    limit = its_peak("int8", threads)
     module, x = Int8Linear(k, n), torch.randint(-128, 128, (m, k), dtype=torch.int8)
     by_columns = module.weight.t()
     calls = {"icpu": ours(module, x), "onednn": lambda: torch._int_mm(x, by_columns)}
@@ -80,9 +80,7 @@ def test_int8(benchmark: Any, rows: list[Row], threads: int, size: tuple[int, in
 @torch.no_grad()
 def test_mlp(benchmark: Any, rows: list[Row], threads: int, kind: str, size: tuple[int, int]) -> None:
     """Norm, linear, gelu, linear and residual as one graph, against the same in two, with the hidden rows in memory."""
-    (m, k), dtype, limit = size, DTYPES[kind][0], peak(kind, threads)
-    if limit == 0:
-        pytest.skip("no probe of this CPU's peak: it has neither AVX-512 nor AVX2")
+    (m, k), dtype, limit = size, DTYPES[kind][0], its_peak(kind, threads)
     module, x = Mlp(k).to(dtype), torch.randn(m, k).to(dtype)
     hidden = module.up(x)
     up, down = ours(module.up, x), ours(module.down, x, hidden)
@@ -92,9 +90,7 @@ def test_mlp(benchmark: Any, rows: list[Row], threads: int, kind: str, size: tup
         down()
 
     calls = {"icpu": ours(module, x), "halves": halves}
-    rows.append(
-        compete(benchmark, Row(f"{kind} MLP", f"{m} x {k}", threads, 16.0 * m * k * k, peak(kind, threads)), calls)
-    )
+    rows.append(compete(benchmark, Row(f"{kind} MLP", f"{m} x {k}", threads, 16.0 * m * k * k, limit), calls))
 
 
 @pytest.mark.parametrize("size", ONE_ROW, ids=lambda s: "x".join(map(str, s)))
@@ -104,13 +100,7 @@ def test_one_row(benchmark: Any, rows: list[Row], threads: int, kind: str, size:
     """The limit is how fast a weight's bytes are read."""
     (m, k, n), (dtype, _) = size, DTYPES[kind]
     module, x = nn.Linear(k, n, bias=False).to(dtype), torch.randn(m, k).to(dtype)
-    packed = mkldnn._reorder_linear_weight(module.weight, None)
-    calls = {
-        "icpu": ours(module, x),
-        "read": lambda: read(threads, [module.weight]),
-        "onednn": lambda: mkldnn._linear_pointwise(x, packed, None, "none", [], ""),
-        "blas": lambda: torch.mm(x, module.weight.t()),
-    }
+    calls = {"icpu": ours(module, x), "read": lambda: read(threads, [module.weight]), **_libraries(x, module.weight)}
     work = float(module.weight.nbytes)
     row = compete(benchmark, Row(f"{kind} few rows", _size(m, k, n), threads, work), calls)
     if m == 1 and module.weight.nbytes > 16 << 20:

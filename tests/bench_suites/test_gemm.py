@@ -26,7 +26,7 @@ def test_ours_computes_a_linear_layer_of_bytes() -> None:
 
 
 def test_a_row_compares_with_the_limit_and_with_others() -> None:
-    row = Row("bf16", "a", 1, work=100.0, limit=50.0, seconds={"icpu": 4.0, "limit": 2.0, "onednn": 8.0})
+    row = Row("bf16", "a", 1, work=100.0, limit=lambda: 50.0, seconds={"icpu": 4.0, "limit": 2.0, "onednn": 8.0})
     assert (row.share, row.times("onednn")) == (0.5, 2.0)
     row.bar("share", row.share, 0.5)
     row.bar("share", row.share, 0.6)
