@@ -57,8 +57,8 @@ def _unit(kind: str, threads: int) -> str | None:
 
 
 def peak(kind: str, threads: int) -> float:
-    """Operations a second on "bf16", "int8" or "fp32" in one short try now, of the fastest instructions that this CPU has
-    for them. 0: it has none."""
+    """Operations a second on "bf16", "int8" or "fp32" in one short try now, of the fastest instructions that this CPU
+    has for them. 0: it has none."""
     unit = _unit(kind, threads)
     return 0.0 if unit is None else _measured(unit, threads)
 

@@ -215,8 +215,8 @@ def test_the_template_takes_as_few_rows_as_the_generator_lets_it_take() -> None:
 def test_few_queries_are_right_whether_or_not_the_processor_follows_runs(
     kernel: str, isa: str, dtype: torch.dtype, cpu_name: str
 ) -> None:
-    """So many keys, too, that they come from memory, with heads that share them, with one, and with rows that end within a
-    vector."""
+    """So many keys, too, that they come from memory: with heads that share them, with one head, and with rows that end
+    within a vector."""
     found = machine(kernel, isa, cpu_name)
     if found is None:
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
