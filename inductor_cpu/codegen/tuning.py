@@ -11,7 +11,7 @@ from inductor_cpu.codegen.analysis import Facts, size_of
 from inductor_cpu.codegen.around import MOST_KEPT
 from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import Kernel, Phase
-from inductor_cpu.ir.loop_nest import Const, Load, Scalar, Scan
+from inductor_cpu.ir.loop_nest import Const, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.scatter import is_scatter
 
@@ -27,6 +27,9 @@ MAX_CHAIN = 512
 
 #: Units per vector where lanes are results, if the body is light: a row of a few hundred channels is then read once.
 MAX_UNITS = 8
+
+#: Lanes of the vectors of which there are 32 registers; of narrower ones there are half as many.
+WIDE = 16
 
 #: Ops of this cost need registers for their own constants.
 HEAVY = 20
@@ -103,7 +106,7 @@ def vertical_units(facts: Facts) -> int:
     terms = _extent([s.size for s in kernel.inner if s.size is not None]) or 1
     kept = sum(kernel.body[k].dtype.itemsize for k in kernel.kept) * terms * lanes
     lines = any(facts.load_access(access) == "contiguous" for access in facts.access)
-    most = 1 if not lines else MAX_UNITS if size is not None and lanes >= 16 and _is_light(facts) else 4
+    most = 1 if not lines else MAX_UNITS if size is not None and _is_light(facts) else 4
     if size is None:
         return next((units for units in (4, 2) if units * kept <= KEPT_BYTES), 1)
     vectors = size // lanes
@@ -112,9 +115,12 @@ def vertical_units(facts: Facts) -> int:
 
 
 def _is_light(facts: Facts) -> bool:
-    """Whether no value inside the loops takes many registers."""
+    """Whether the values inside the loops fit the registers with MAX_UNITS of each sum."""
     inside = [i for k, i in enumerate(facts.kernel.body) if facts.level[k] > facts.outer_level]
     wide = any(instr.dtype.itemsize > 4 for instr in inside)
+    sums = [instr for instr in facts.kernel.body if isinstance(instr, Reduce)]
+    if facts.kernel.vector.lanes < WIDE and (len(sums) > 1 or any(instr.dtype.itemsize > 4 for instr in sums)):
+        return False
     return not wide and all(OPS[instr.op].cost < HEAVY for instr in inside if isinstance(instr, Scalar))
 
 

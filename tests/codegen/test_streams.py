@@ -36,11 +36,11 @@ ISAS = VECTORS
 
 
 def from_models(
-    name: str, dtype: torch.dtype = F32, of: Callable[[Kernel], int] = lambda kernel: len(kernel.body)
+    name: str, dtype: torch.dtype = F32, of: Callable[[Kernel], int] = lambda kernel: len(kernel.body), lanes: int = 16
 ) -> Facts:
     """The kernel of a row of the corpus, at its size there, that has most of something."""
     (row,) = (row for rows in FAMILIES.values() for row in rows if row.name == name)
-    schedule = schedule_of(lower(row.function, *row.build(dtype, Size.FULL)))
+    schedule = schedule_of(lower(row.function, *row.build(dtype, Size.FULL)), lanes)
     return Facts(max(kernels(schedule), key=of))
 
 
@@ -160,6 +160,13 @@ def test_all_channels_are_read_in_one_pass() -> None:
 @pytest.mark.parametrize(("name", "units"), [("softmax_columns", 4), ("adaptive_pool_uneven", 1)])
 def test_several_units_read_whole_lines_but_gain_nothing_for_gathers(name: str, units: int) -> None:
     assert vertical_units(from_models(name)) == units
+
+
+@pytest.mark.parametrize(
+    ("name", "units"), [("bias_gradient", 8), ("best_of_few_classes", 4), ("layer_norm_backward", 4)]
+)
+def test_with_half_the_registers_one_narrow_sum_reads_as_much_of_a_row(name: str, units: int) -> None:
+    assert vertical_units(from_models(name, of=lambda kernel: vertical_units(Facts(kernel)), lanes=8)) == units
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
