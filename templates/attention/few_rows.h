@@ -99,7 +99,7 @@ class FewRows {
   // The scores of R queries and `count` keys, at most kLanes, while the values of these keys come.
   template <int R>
   ICPU_INLINE void score(const T* keys, int64_t count, const T* values, const float* queries, float* scores) const {
-    by_distance([&]<bool far>() ICPU_INLINE { score_tile<R, far>(keys, count, values, queries, scores); });
+    by_distance<R>([&]<bool far>() ICPU_INLINE { score_tile<R, far>(keys, count, values, queries, scores); });
   }
 
   // sums = sums * factor + weights @ values, for R rows, while the next keys come. Each block of keys has sums of its own:
@@ -107,7 +107,7 @@ class FewRows {
   template <int R>
   ICPU_INLINE void weigh(const T* values, int64_t keys, const Weight* weights, const float* factors, float* sums,
                          const T* next) const {
-    by_distance([&]<bool far>() ICPU_INLINE { weigh_all<R, far>(values, keys, weights, factors, sums, next); });
+    by_distance<R>([&]<bool far>() ICPU_INLINE { weigh_all<R, far>(values, keys, weights, factors, sums, next); });
   }
 
  private:
@@ -115,10 +115,12 @@ class FewRows {
   // Whether the end of a row is loaded as fast as the rest.
   static constexpr bool kMaskedLoads = kLanes == 16 && (std::is_same_v<T, float> || std::is_same_v<T, bf16>);
 
-  // body<whether keys and values are far>(). With AVX-512 one body serves both.
-  template <class Body>
+  static constexpr bool kByDistance = kLanes == 8;  // whether near and far rows are read in different ways
+
+  // body<whether keys and values are far>(). Several rows take the way of far ones: each way takes a second to compile.
+  template <int R, class Body>
   ICPU_INLINE void by_distance(const Body& body) const {
-    if constexpr (kLanes == 8) {
+    if constexpr (kByDistance && R == 1) {
       if (!far_) return body.template operator()<false>();
     }
     body.template operator()<true>();
@@ -143,7 +145,7 @@ class FewRows {
           continue;
         }
       }
-      if constexpr (far && kLanes == 8) {
+      if constexpr (far && kByDistance) {
         if (count >= (t + 1) * kTile && depth == p_.sizes.depth) {
           score_rows<R>(keys + t * kTile * p_.k.row, values + t * kTile * p_.v.row, queries, sums);
 #pragma GCC unroll 4
@@ -151,10 +153,11 @@ class FewRows {
           continue;
         }
       }
+      constexpr bool ahead = !kByDistance || R > 1;  // what is left of one row is not worth a way of its own
 #pragma GCC unroll 4
       for (int first = 0; first < kTile; first += kSome) {
         const int64_t before = t * kTile + first;
-        score_some<R, kSome, far>(keys + before * p_.k.row, count - before, values + before * p_.v.row, queries, sums, first);
+        score_some<R, kSome, ahead>(keys + before * p_.k.row, count - before, values + before * p_.v.row, queries, sums, first);
       }
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) parts[r][t] = fold_all<1>(sums[r]);
