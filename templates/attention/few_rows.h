@@ -117,7 +117,7 @@ class FewRows {
 
   static constexpr bool kByDistance = kLanes == 8;  // whether near and far rows are read in different ways
 
-  // body<whether keys and values are far>(). Several rows take the way of far ones: each way takes a second to compile.
+  // body<whether to read as from far>(). Several rows always look ahead: each body takes a second to compile.
   template <int R, class Body>
   ICPU_INLINE void by_distance(const Body& body) const {
     if constexpr (kByDistance && R == 1) {
@@ -146,7 +146,7 @@ class FewRows {
         }
       }
       if constexpr (far && kByDistance) {
-        if (count >= (t + 1) * kTile && depth == p_.sizes.depth) {
+        if (far_ && count >= (t + 1) * kTile && depth == p_.sizes.depth) {
           score_rows<R>(keys + t * kTile * p_.k.row, values + t * kTile * p_.v.row, queries, sums);
 #pragma GCC unroll 4
           for (int r = 0; r < R; ++r) parts[r][t] = fold_all<1>(sums[r]);
@@ -312,9 +312,8 @@ class FewRows {
   }
 
   // Has a pair of vectors come while others are used, for R rows. What lies behind the last row is the next head, or comes
-  // in vain. A processor that follows runs by itself is faster without, unless there is too much work
-  // for each vector to look far enough ahead; then lines come into the L2 cache: into the L1 cache few can be on their way
-  // at once.
+  // in vain. A processor that follows runs by itself is faster without, unless there is too much work for each vector to
+  // look far enough ahead; then lines come into the L2 cache: into the L1 cache few can be on their way at once.
   template <int R, bool far>
   static ICPU_INLINE void fetch(const T* from) {
     if constexpr ((kFollowsRuns && R == 1) || !far) return;
