@@ -53,6 +53,11 @@ class Rounding:
         """Whether a value has no more bits than its low-precision dtype."""
         return self.kernel.body[position].dtype in LOW_PRECISION and self._rounded[position]
 
+    def rounds_plain(self, position: int) -> bool:
+        """Whether a store to bf16 rounds this value, of whose NaN it knows that a sum cannot carry into the sign."""
+        dtype = self.kernel.body[position].dtype
+        return dtype == torch.bfloat16 and not self._rounded[position] and self._plain_nan[position]
+
     def _inexact(self, position: int) -> bool:
         """Whether an instruction gives a low-precision result that has to be rounded at some time."""
         instr = self.kernel.body[position]

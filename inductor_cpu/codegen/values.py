@@ -392,6 +392,8 @@ class Values:
             function, value = "copy", self.address(source.buffer, source.index[0])
         elif store.mode == "set" and not extra and self.facts.rounding.is_rounded(store.value):
             function = "store_rounded"
+        elif store.mode == "set" and not extra and self.facts.rounding.rounds_plain(store.value):
+            function = "store_plain"
         if number in self._around:
             write = f"[&](auto* const line) ICPU_INLINE {{ icpu::{function}(line, {value}, lanes{extra}); }}"
             return f"icpu::around({place}, lanes, {write});"

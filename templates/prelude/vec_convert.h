@@ -184,25 +184,25 @@ inline value_t<To, U> convert(const Mask<U>& a) {
 // -- bf16 and f16 -----------------------------------------------------------------------------------------------------
 // Bits of the nearest bf16 (ties to even) in the high half of each lane; the low half is zero. NaN gives a quiet NaN.
 #if defined(CPU_CAPABILITY_AVX512)
-// For lanes whose NaN have a low half of zeros: a sum could carry another one into the sign. To the bits are added 0x7fff
-// and the last bit that stays.
-inline Reg<uint32_t> plain_bf16_bits(Reg<float> a) {
+// The nearest bf16 in the high half of each lane; the low one holds what is left. For lanes whose NaN have a low half of
+// zeros: a sum could carry another one into the sign. To the bits are added 0x7fff and the last bit that stays.
+inline Reg<uint32_t> plain_halves(Reg<float> a) {
   const __m512i bits = (__m512i)a, last = _mm512_set1_epi32(0x10000), below = _mm512_set1_epi32(0x7fff);
 #if defined(__AVX512VNNI__)
   // Both at once, as the sum of the 16-bit halves of (bits & last) | below.
   const __m512i halves = _mm512_ternarylogic_epi32(bits, last, below, 0xea);
-  const __m512i rounded = _mm512_dpwssd_epi32(bits, halves, _mm512_set1_epi16(1));
+  return (Reg<uint32_t>)_mm512_dpwssd_epi32(bits, halves, _mm512_set1_epi16(1));
 #else
   const __mmask16 odd = _mm512_test_epi32_mask(bits, last);
-  const __m512i rounded = _mm512_mask_add_epi32(_mm512_add_epi32(bits, below), odd, bits, _mm512_set1_epi32(0x8000));
+  return (Reg<uint32_t>)_mm512_mask_add_epi32(_mm512_add_epi32(bits, below), odd, bits, _mm512_set1_epi32(0x8000));
 #endif
-  return (Reg<uint32_t>)rounded & 0xffff0000u;
 }
+inline Reg<uint32_t> plain_bf16_bits(Reg<float> a) { return plain_halves(a) & 0xffff0000u; }
 inline Reg<uint32_t> bf16_bits(Reg<float> a) {
   return plain_bf16_bits(_mm512_fixupimm_ps(a, a, _mm512_set1_epi32(0x33), 0));  // NaN becomes the processor's own
 }
 #else
-// The nearest bf16 is in the high half of each lane; the low one holds what is left. NaN has its own bits.
+// As with AVX-512; `halves` takes any NaN and gives it its own bits.
 inline Reg<uint32_t> plain_halves(Reg<float> a) {
   const auto bits = (Reg<uint32_t>)a;
   return bits + 0x7fffu + ((bits >> 16) & 1u);

@@ -315,6 +315,21 @@ inline void store_rounded(T* p, const value_t<T, Lanes::units>& v, const Lanes& 
   store(p, v, lanes);
 }
 
+// The same for lanes whose NaN have a low half of zeros, so that to round them needs no test. The instruction for bf16 has
+// none either.
+template <class Lanes>
+inline void store_plain(bf16* p, const value_t<bf16, Lanes::units>& v, const Lanes& lanes) {
+#if defined(__AVX512BF16__)
+  store(p, v, lanes);
+#else
+  if constexpr (Lanes::full) {
+    store_rounded(p, map([](Reg<float> x) { return (Reg<float>)plain_halves(x); }, v), lanes);
+  } else {
+    store(p, v, lanes);
+  }
+#endif
+}
+
 template <class T, class Lanes, class V = value_t<T, Lanes::units>>
 inline V load(const T* p, const Lanes& lanes, const Mask<Lanes::units>& mask, const V& fill) {
   const auto wanted = mask & lanes.mask();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import pytest
@@ -54,8 +55,8 @@ def kernel_of(isa: str, dtype: torch.dtype) -> Kernel:
 
 @pytest.fixture(scope="module")
 def library(isa: str) -> Library:
-    kernels = [kernel_of(isa, dtype) for dtype in (BF16, F16)]
-    return Library(isa, [*kernels, arithmetic(isa), *([] if isa == "scalar" else [nan_kernel(isa)]), low_kernel(isa)])
+    kernels = [*(kernel_of(isa, dtype) for dtype in (BF16, F16)), arithmetic(isa), product_kernel(isa)]
+    return Library(isa, [*kernels, *([] if isa == "scalar" else [nan_kernel(isa)]), low_kernel(isa)])
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
@@ -207,6 +208,32 @@ def test_nan_of_these_ops_have_a_low_half_of_zeros(library: Library, isa: str) -
         nan = result.isnan()
         assert nan.any() or op == "sign"  # which gives 0
         assert not (result[nan].view(torch.int32) & 0xFFFF).any(), op
+
+
+@cache
+def product_kernel(isa: str) -> Kernel:
+    """A product of bf16, rounded by its store."""
+    b = Build()
+    b.store("P", of(I), b.op("mul", b.load("X", of(I), BF16), b.load("Y", of(I), BF16)))
+    return b.kernel(isa, [I], vector=I, sizes=[N])
+
+
+@pytest.mark.parametrize("rest", [0, 3])
+def test_a_store_keeps_every_nan_of_bf16_and_rounds_what_is_next_to_infinity(
+    library: Library, isa: str, rest: int
+) -> None:
+    x = torch.arange(-(1 << 15), (1 << 15) - rest).to(torch.int16).view(BF16)
+    for factor in (1.0, -1.0, 1.0078125, 1.5, 3e38, 1e-38, math.inf, math.nan):
+        y, got = torch.full_like(x, factor), torch.empty_like(x)
+        assert library.run(product_kernel(isa), x, y, got, sizes=[len(x)]) == 0
+        assert_same_bits(got, x * y)
+
+
+def test_stores_of_values_computed_of_bf16_need_no_test_for_nan() -> None:
+    rounding = Facts(product_kernel("avx2")).rounding
+    assert rounding.rounds_plain(rounding.kernel.stores[0].value)
+    rounding = Facts(kernel_of("avx2", BF16)).rounding  # of float32, whose NaN may be any
+    assert not any(rounding.rounds_plain(store.value) for store in rounding.kernel.stores)
 
 
 def test_a_value_is_rounded_once_and_a_rounded_one_is_stored_as_it_is() -> None:
