@@ -10,7 +10,7 @@ The table is torch's own: core ATen decompositions plus those of `_EXTRA`. Taken
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -90,11 +90,17 @@ _CONTIGUOUS: tuple[Any, ...] = (
 
 def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]:
     """Operator overload -> decomposition, without the operators in `lowered` (those that have a lowering rule)."""
-    table = dict(core_aten_decompositions().items())
+    return dict(_table(frozenset(lowered), getattr(torch.ops.prims, "fma", None)))
+
+
+@functools.lru_cache(maxsize=4)
+def _table(lowered: frozenset[Any], fma: Any) -> Mapping[Any, Callable[..., Any]]:
+    """The table, once for all graphs. Torch's comes without operators of the program that are made of others: it would
+    look for them at every compile, for a third of the time of a small graph, and tracing takes them apart anyway."""
+    table: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions().decomp_table)
     for name in _EXTRA:
         table.update({op: decomposition_table[op] for op in _overloads(name) if op in decomposition_table})
-    fma = getattr(torch.ops.prims, "fma", None)  # there once Dynamo has taken an in-place addcmul or addcdiv apart
-    if fma is not None:
+    if fma is not None:  # there once Dynamo has taken an in-place addcmul or addcdiv apart
         table[fma.default] = _fma
     for loss, operands in _LOSSES.items():
         table[loss] = functools.partial(_elements_as_eager, decomposition_table[loss], operands)
@@ -113,7 +119,7 @@ def decompositions(lowered: Iterable[Any] = ()) -> dict[Any, Callable[..., Any]]
     table[gradient] = functools.partial(_iterated_as_second, decomposition_table[gradient])
     for op in _CONTIGUOUS:
         table[op] = functools.partial(_contiguous, decomposition_table[op])
-    excluded = {op for name in _WHOLE for op in _overloads(name)} | set(lowered)
+    excluded = {op for name in _WHOLE for op in _overloads(name)} | lowered
     return {op: function for op, function in table.items() if op not in excluded and not _is_random(op)}
 
 

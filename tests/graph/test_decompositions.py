@@ -8,6 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from inductor_cpu.graph.decompositions import decompositions
+from tests.e2e.support import compile_counted
+
 Tensor = torch.Tensor
 
 
@@ -30,3 +33,23 @@ def test_multilabel_margin_loss_ends_its_targets_at_the_first_minus_one() -> Non
     actual = torch.compile(F.multilabel_margin_loss, backend="icpu")(x, target)
     torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(*(torch.autograd.grad(loss, x)[0] for loss in (actual, expected)))
+
+
+def test_a_caller_may_change_the_table_it_gets() -> None:
+    decompositions().clear()
+    assert decompositions()
+
+
+def test_operators_of_the_program_that_are_made_of_others_come_and_go() -> None:
+    for factor in (2.0, 3.0):
+        with torch.library._scoped_library("icpu_composite", "DEF") as library:
+            library.define("scaled(Tensor x) -> Tensor")
+            library.impl("scaled", lambda x, factor=factor: x * factor, "CompositeImplicitAutograd")
+            compiled, reports = compile_counted(lambda x: torch.ops.icpu_composite.scaled.default(x) + 1)
+            x = torch.linspace(-1, 1, 64, requires_grad=True)
+            torch.testing.assert_close(compiled(x), x * factor + 1)
+            assert reports
+            assert not any(report.externs for report in reports)
+        torch._dynamo.reset()
+        compiled, reports = compile_counted(torch.sin)
+        torch.testing.assert_close(compiled(x), torch.sin(x))  # where no such operator is left
