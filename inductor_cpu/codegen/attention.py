@@ -25,8 +25,9 @@ from inductor_cpu.targets.cpu import Target
 
 _SPACE = "icpu::attention"
 
-#: As kMostOfHead in decode.h.
+#: As kMostOfHead and kMostRows in decode.h.
 MOST_OF_HEAD = 4
+MOST_ROWS = 8
 
 
 def pointers_of(node: Attention | AttentionBackward) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ def generate_attention(
     writer.line('#include "../attention/attention.h"')
     with writer.block(HEAD):
         empty = "kNan" if node.nan_rows else "kZero"
-        flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}, {_may_be_few(step)}"
+        flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}, {_few(step)}"
         writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
         given = _begin(node, writer)
         for name, kind in (("out", element), ("log_sums", "float"))[: len(node.outputs)]:
@@ -141,15 +142,22 @@ def _dropped(node: Attention | AttentionBackward) -> str:
     return str(node.kept is not None).lower()
 
 
-def _may_be_few(step: Attention | Scored) -> str:
-    """Whether the template's way for few queries may be taken at run time, as C++: to compile it takes two seconds.
+def _few(step: Attention | Scored) -> str:
+    """How many rows share a head of keys, if so few that the template has a way of its own for them, as C++. To compile
+    that and the way for many takes two seconds each, so only what may be needed is.
 
     Gradients, which log_sums are for, make scores as blocks of queries do, to the last bit: with scores in the
-    thousands other roundings are other weights."""
-    if isinstance(step, Attention) and step.log_sums is not None:
-        return "false"
-    rows = (step.attention if isinstance(step, Scored) else step).q.sizes[2].as_int
-    return str(rows is None or rows <= MOST_OF_HEAD).lower()
+    thousands other roundings are other weights. Weights that are dropped have no such way either."""
+    node = step.attention if isinstance(step, Scored) else step
+    if node.kept is not None or (isinstance(step, Attention) and step.log_sums is not None):
+        return f"{_SPACE}::kManyRows"
+    rows, heads, shared = node.q.sizes[2].as_int, node.q.sizes[1].as_int, node.k.sizes[1].as_int
+    if rows is not None and rows > MOST_OF_HEAD:
+        return f"{_SPACE}::kManyRows"
+    if rows is None or not heads or not shared:
+        return f"{_SPACE}::kAnyRows"
+    together = rows * (heads // shared)
+    return str(together) if 0 < together <= MOST_ROWS else f"{_SPACE}::kManyRows"
 
 
 def _emit_operands(

@@ -21,8 +21,10 @@ namespace icpu::attention {
 // Keys that the scores and weights of some blocks of queries are for, so that both stay in the L1 and L2 caches.
 inline constexpr int64_t kKeysAtOnce = 256;
 
-// few: whether there may be so few queries, as decode.h takes.
-template <class Micro, class T, class MaskElement, bool causal, Empty empty, bool dropped, bool few>
+// Values of `few`, else the number of rows that share a head of keys, where it is known and decode.h takes them.
+inline constexpr int kManyRows = -1, kAnyRows = 0;
+
+template <class Micro, class T, class MaskElement, bool causal, Empty empty, bool dropped, int few>
 class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   using Base = Problem<T, MaskElement, causal, empty, dropped>;
   using Base::kChanged, Base::kMasked, Base::kSummed;
@@ -40,9 +42,19 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   // `Changed` or `ChangedAndSummed`.
   template <class Change = None>
   void run(int limit, const Change& change = {}) const {
-    if constexpr (few && !dropped) {
-      if (Decode<Base>::takes(sizes)) return Decode<Base>(*this).run(limit, change);
+    if constexpr (few > 0) {
+      Decode<Base, few>(*this).run(limit, change);
+    } else {
+      if constexpr (few == kAnyRows && !dropped) {
+        if (Decode<Base, 0>::takes(sizes)) return Decode<Base, 0>(*this).run(limit, change);
+      }
+      in_blocks(limit, change);
     }
+  }
+
+ private:
+  template <class Change>
+  void in_blocks(int limit, const Change& change) const {
     const int64_t blocks = ceil_div(sizes.rows, kQueries);
     const int64_t work = sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns) / 32;
     parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
@@ -59,7 +71,6 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
     });
   }
 
- private:
   int64_t depth_() const { return round_up(sizes.depth, kStep); }
   int64_t panels_() const { return ceil_div(sizes.columns, kColumns); }
 

@@ -5,7 +5,7 @@
 // in one pass over it. Each thread reads an equal part of all keys; a head that threads share is put together afterwards
 // from what each has summed, by the softmax's rule for another base.
 //
-// P is an instance of Problem.
+// P is an instance of Problem. known: how many rows share a head of keys, or 0.
 #pragma once
 
 #include "few_rows.h"
@@ -24,7 +24,7 @@ struct OneRow {
   static constexpr int kStep = kLanes;
 };
 
-template <class P>
+template <class P, int known>
 class Decode {
   using T = typename P::Value;
   using Few = FewRows<P>;
@@ -57,7 +57,7 @@ class Decode {
 
   // Whether rows are few enough.
   static bool takes(const Sizes& sizes) {
-    const bool some = sizes.keys > 0 && sizes.heads > 0 && sizes.rows > 0;
+    const bool some = sizes.heads > 0 && sizes.rows > 0;
     return some && sizes.rows <= kMostOfHead && rows_of(sizes) <= kMostRows;
   }
 
@@ -65,6 +65,7 @@ class Decode {
   void run(int limit, const Change& change) const {
     const Sizes& sizes = p_.sizes;
     const int64_t heads = sizes.batch * sizes.kv_heads, total = heads * blocks_;
+    if (keys_ == 0) return without_keys(heads);
     const int64_t lines = bytes() / gemm::kLine;
     // A part without a block would have summed nothing where others look for its sums.
     const int threads = int(std::clamp<int64_t>(total, 1, threads_for(lines * (1 + rows_ / 4), 2000, limit)));
@@ -133,6 +134,15 @@ class Decode {
     }
   };
 
+  void without_keys(int64_t heads) const {
+    const Buffers buffers(*this);
+    const State state(buffers.state, rows_);
+    for (int64_t head = 0; head < heads; ++head) {
+      std::memset(buffers.state, 0, static_cast<size_t>(state_size()) * sizeof(float));
+      finish(head, state);
+    }
+  }
+
   // The head and the row of the query number r of those that share a head of keys.
   int64_t head_of(int64_t shared, int64_t r) const { return shared % p_.sizes.kv_heads * groups_ + r / p_.sizes.rows; }
   int64_t row_of(int64_t r) const { return r % p_.sizes.rows; }
@@ -153,7 +163,7 @@ class Decode {
       const int64_t stop = std::min(first + at_once_, end), keys = stop - first;
       if (P::kChanged && !seen(shared, first, stop)) continue;
       float factors[round_up(kMostRows, kAtOnce)] = {};
-      by_rows<kAtOnce>(rows_, [&]<int R>(int64_t r) ICPU_INLINE {
+      by_rows<kAtOnce, known>(rows_, false, [&]<int R>(int64_t r) ICPU_INLINE {
         for (int64_t key = 0; key < keys; key += kLanes) {
           const int64_t some = std::min<int64_t>(kLanes, keys - key);
           const T *const row = p_.k.at(b, head, first + key), *const value = p_.v.at(b, head, first + key);
@@ -174,15 +184,10 @@ class Decode {
         factors[r] = Rows::row(scores, count, round_up(keys, OneRow<Weight>::kColumns), !begun, unit(), running[r],
                                to.weights + r * kKeys);
       }
-      const auto weigh_rows = [&]<int R>(int64_t r) ICPU_INLINE {
+      by_rows<kAtOnce, known>(rows_, in_pairs_, [&]<int R>(int64_t r) ICPU_INLINE {
         few_.template weigh<R>(p_.v.at(b, head, first), keys, to.weights + r * kKeys, factors + r, state.sums + r * columns_,
                                p_.k.at(b, head, stop));
-      };
-      if (in_pairs_) {
-        by_rows<2>(rows_, weigh_rows);
-      } else {
-        by_rows<kAtOnce>(rows_, weigh_rows);
-      }
+      });
       begun = true;
     }
     for (int64_t r = 0; r < rows_; ++r) {

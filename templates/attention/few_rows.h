@@ -49,15 +49,24 @@ inline ICPU_INLINE Reg<float> fold_all(const Reg<float> (&sums)[n]) {
   }
 }
 
-// body<R>(first row) for groups of at most `most` of `rows` rows.
-template <int most, class Body>
-inline ICPU_INLINE void by_rows(int64_t rows, const Body& body) {
-  if (rows == 1) return body.template operator()<1>(0);
-  for (int64_t r = 0; r < rows; r += most) {
-    if (rows - r <= 2) {
+// body<R>(first row) for groups of `most` of `rows` rows, or of two, where no more are left or `in_pairs` says so. known: the
+// number of rows, or 0. Each body that may be needed is compiled, once: they are inlined.
+template <int most, int known, class Body>
+inline ICPU_INLINE void by_rows(int64_t rows, bool in_pairs, const Body& body) {
+  if constexpr (known <= 1) {
+    if (known == 1 || rows == 1) return body.template operator()<1>(0);
+  }
+  if constexpr (known != 1) {
+    for (int64_t r = 0; r < rows;) {
+      if constexpr (most > 2 && known != 2) {
+        if (!in_pairs && rows - r > 2) {
+          body.template operator()<most>(r);
+          r += most;
+          continue;
+        }
+      }
       body.template operator()<2>(r);
-    } else {
-      body.template operator()<most>(r);
+      r += 2;
     }
   }
 }

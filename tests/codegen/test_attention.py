@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from inductor_cpu import paths
-from inductor_cpu.codegen.attention import MOST_OF_HEAD, generate_attention
+from inductor_cpu.codegen.attention import MOST_OF_HEAD, MOST_ROWS, generate_attention
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.config import snapshot
 from inductor_cpu.ir.attention import ATTENTION_KERNELS, attend
-from inductor_cpu.ir.index import ZERO
+from inductor_cpu.ir.index import ZERO, as_expr
 from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Attention
@@ -83,13 +83,24 @@ def machine(kernel: str, isa: str, cpu_name: str | None = None) -> tuple[Target,
 
 
 def source(
-    kernel: str, target: Target, dtype: torch.dtype, mask: str, scale: float, nan_rows: bool, summed: bool
+    kernel: str,
+    target: Target,
+    dtype: torch.dtype,
+    mask: str,
+    scale: float,
+    nan_rows: bool,
+    summed: bool,
+    known: tuple[int, int, int] = (0, 0, 0),
 ) -> KernelSource:
     """A kernel; its views only name buffers, for sizes and strides are arguments. summed: whether logarithms of the
-    divisors are wanted, for which few queries are no case of their own."""
+    divisors are wanted, for which few queries are no case of their own; known: heads, heads of keys and values, and
+    rows, which decide what a kernel for few queries has."""
     dtypes = {"q": dtype, "out": dtype, "mask": torch.bool if mask == "bool" else dtype}
     buffers = {name: Buffer(name, kind, (), (), "temp") for name, kind in dtypes.items()}
-    views = {name: View(name, (ZERO,) * 4, (ZERO,) * 4, ZERO) for name in ("q", "k", "v", "mask")}
+    heads, kv_heads, rows = (as_expr(size) for size in known)
+    sizes = {"q": (ZERO, heads, rows, ZERO)} | dict.fromkeys("kv", (ZERO, kv_heads, ZERO, ZERO))
+    names = ("q", "k", "v", "mask")
+    views = {name: View(name, sizes.get(name, (ZERO,) * 4), (ZERO,) * 4, ZERO) for name in names}
     masked = views["mask"] if mask in ("bool", "added") else None
     node = Attention(
         "attention",
@@ -205,9 +216,35 @@ def test_more_threads_than_blocks_of_keys_leave_no_part_without_keys(kernel: str
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+def test_a_known_number_of_queries_needs_no_code_for_others(kernel: str, isa: str, dtype: torch.dtype) -> None:
+    found = machine(kernel, isa)
+    if found is None:
+        pytest.skip(f"{kernel} for {isa} does not run on this machine")
+    cases = {(6, 6, 1): "none", (4, 2, 1): "bool", (3, 1, 1): "none", (6, 2, 2): "causal", (2, 1, 4): "added"}
+    made = {known: source(kernel, found[0], dtype, mask, 0.3, False, False, known) for known, mask in cases.items()}
+    for heads, kv_heads, rows in cases:
+        assert f", {rows * heads // kv_heads}> kernel{{}}" in made[heads, kv_heads, rows].code
+    addresses = addresses_of(made.values(), *found)
+    for known, mask in cases.items():
+        sizes = [(2, *known, keys, depth, 72) for keys, depth in ((0, 32), (1, 33), (300, 64))]
+        check_sizes(addresses[made[known].symbol], None, dtype, mask, sizes)
+
+
+def test_the_way_for_few_queries_is_left_out_where_there_are_more() -> None:
+    def flag(heads: int, kv_heads: int, rows: int) -> str:
+        code = source("vec_f32", target("avx2"), torch.float32, "none", 1.0, False, False, (heads, kv_heads, rows)).code
+        return code.split("> kernel{}")[0].split(", ")[-1]
+
+    assert flag(8, 8, MOST_OF_HEAD) == str(MOST_OF_HEAD)
+    assert flag(8, 8, MOST_OF_HEAD + 1) == "icpu::attention::kManyRows"
+    assert flag(MOST_ROWS, 1, 1) == str(MOST_ROWS)
+    assert flag(MOST_ROWS + 1, 1, 1) == "icpu::attention::kManyRows"
+
+
 def test_the_template_takes_as_few_rows_as_the_generator_lets_it_take() -> None:
     header = (paths.prelude().parent.parent / "attention" / "decode.h").read_text()
-    assert f"kMostOfHead = {MOST_OF_HEAD}," in header
+    assert f"kMostOfHead = {MOST_OF_HEAD}, kMostRows = {MOST_ROWS};" in header
 
 
 @pytest.mark.parametrize("cpu_name", ["AMD EPYC", "Intel(R) Xeon(R)"])
