@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from inductor_cpu.graph.edit import aten
 from inductor_cpu.graph.orders import ORDERS, Order, order_of_result
-from inductor_cpu.graph.resizing import RESIZING
+from inductor_cpu.graph.resizing import RESIZING, RESIZING_GRADIENTS
 
 _one_at_a_time = threading.RLock()
 
@@ -44,7 +44,10 @@ def _changed_dispatch() -> Iterator[None]:
     torchs = FakeTensorMode._dispatch_impl
 
     def dispatch(self: FakeTensorMode, operator: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
-        made = torchs(self, operator, types, _over_all(args) if operator in _OVER_ALL else args, kwargs)
+        if operator in RESIZING_GRADIENTS:
+            made: Any = _gradient(self, *args[:3])
+        else:
+            made = torchs(self, operator, types, _over_all(args) if operator in _OVER_ALL else args, kwargs)
         return _corrected(self, made, operator, args) if operator in ORDERS else made
 
     _forget_results()
@@ -59,6 +62,12 @@ def _changed_dispatch() -> Iterator[None]:
         FakeTensorMode._dispatch_impl = torchs  # type: ignore[method-assign]
         for operator in _WHOLE:
             _set_kernels(operator, kernels[operator])
+
+
+def _gradient(mode: FakeTensorMode, given: torch.Tensor, _resized: Any, sizes: Sequence[Any]) -> torch.Tensor:
+    """The gradient of an image of these sizes, which may be symbols."""
+    with mode:
+        return torch.empty(sizes, dtype=given.dtype)
 
 
 def _over_all(args: Sequence[Any]) -> Sequence[Any]:

@@ -180,6 +180,8 @@ _FORMATTED = (
     aten.native_group_norm.default,
     aten.reflection_pad3d.default,
     aten.replication_pad3d.default,
+    aten.upsample_bilinear2d_backward.default,
+    aten.upsample_trilinear3d_backward.default,
 )
 _GRADIENTS = (
     aten.replication_pad2d_backward.default,

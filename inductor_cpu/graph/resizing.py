@@ -50,6 +50,21 @@ def _whole(factor: float) -> float:
     return int(factor) if int(factor) == factor else factor
 
 
+#: Gradients whose fake results torch makes in C++, of sizes that are no symbols.
+RESIZING_GRADIENTS: frozenset[Any] = frozenset(
+    getattr(aten, f"{name}_backward").default
+    for name in (
+        "upsample_nearest1d",
+        "upsample_nearest3d",
+        "_upsample_nearest_exact1d",
+        "_upsample_nearest_exact3d",
+        "upsample_linear1d",
+        "upsample_bilinear2d",
+        "upsample_trilinear3d",
+        "_upsample_bicubic2d_aa",
+    )
+)
+
 #: Overload -> the kernel that it has instead of torch's; None for ATen's.
 RESIZING: dict[Any, Callable[..., torch.Tensor] | None] = {
     **{packet.vec: _by_factors(packet) for packet in _PACKETS},

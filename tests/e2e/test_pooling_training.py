@@ -97,3 +97,33 @@ def test_the_gradient_of_resizing_is_a_loop_unless_a_size_stays(mode: str, scale
     ours, theirs = (_gradient(f, x, weights, torch.float32) for f in (compiled, function))
     torch.testing.assert_close(ours, theirs)
     assert reports[1].extern_calls == calls
+
+
+RESIZED: dict[str, tuple[int, ...]] = {
+    "nearest of lines": (2, 3, 9),
+    "nearest-exact of lines": (2, 3, 9),
+    "linear": (2, 3, 9),
+    "bilinear": (2, 3, 9, 11),
+    "nearest of volumes": (2, 3, 5, 9, 7),
+    "nearest-exact of volumes": (2, 3, 5, 9, 7),
+    "trilinear": (2, 3, 5, 9, 7),
+    "bicubic": (2, 3, 9, 11),
+}
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("name", RESIZED)
+def test_gradients_of_resizing_are_eager_s_where_sizes_are_symbols(name: str, channels_last: bool) -> None:
+    mode = name.split()[0]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x.relu(), scale_factor=1.1, mode=mode, antialias=mode == "bicubic")
+
+    compiled = torch.compile(function, backend="icpu", dynamic=True)
+    for longer in (0, 11):
+        x = torch.randn([*RESIZED[name][:-1], RESIZED[name][-1] + longer])
+        x = x.movedim(1, -1).contiguous().movedim(-1, 1) if channels_last else x
+        weights = torch.randn_like(function(x))
+        ours, theirs = (_gradient(f, x, weights, torch.float32) for f in (compiled, function))
+        torch.testing.assert_close(ours, theirs)
+        assert ours.stride() == theirs.stride()
