@@ -281,19 +281,30 @@ rule(aten.all.default, aten.all.dim, aten.all.dims)(_logical("all"))
 
 
 # -- extrema ---------------------------------------------------------------------------------------------------------
-def _refuse_nothing(node: fx.Node, axes: Axes) -> None:
-    """Nothing has no extremum, an error of the operator. Fake tensors tell that of amax and argmax, but not of max and
-    min; sizes that are only known as symbols of the input are not 0, which is a graph of its own."""
+def _of_something(node: fx.Node, axes: Axes) -> Finish | None:
+    """What an extremum does at its end: nothing has none, an error of the operator. Fake tensors tell that of amax and
+    argmax, but not of max and min. A part of an input (s0 // 4) may be empty in some calls, which the kernel looks at.
+    Sizes that are symbols of the input are not 0, which is a graph of its own."""
     count = axes.count
-    unbacked = any(symbol.name.startswith("u") for symbol in count.symbols)
-    if count == 0 or (unbacked and (lower_bound(count) or 0) < 1):
+    something = (lower_bound(count) or 0) >= 1
+    if count == 0 or (not something and any(symbol.name.startswith("u") for symbol in count.symbols)):
         raise Unsupported(node, "an extremum of what may be empty")
+    if something:
+        return None
+    error = RuntimeError if node.target in (aten.max.default, aten.min.default) else IndexError
+
+    def finish(body: Body, value: int, at: tuple[Expr, ...]) -> int:
+        zero = body.const(0, torch.int64)
+        exists = body.op("ge", body.checked(zero, count, error=error), zero)
+        return body.op("where", exists, value, value)  # the check has to stay
+
+    return finish
 
 
 def _extremum(kind: str) -> Any:
     def lower(ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any = None, keepdim: bool = False) -> Any:
-        _refuse_nothing(node, axes_of(x, dim))
-        return node_result(ctx, node, axes_of(x, dim), kind, loader(x), x.dtype, keepdim)
+        axes = axes_of(x, dim)
+        return node_result(ctx, node, axes, kind, loader(x), x.dtype, keepdim, _of_something(node, axes))
 
     return lower
 
@@ -302,26 +313,35 @@ def _extremum_with_index(kind: str) -> Any:
     def lower(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, keepdim: bool = False) -> Any:
         values, indices = meta_of(node)
         axes = axes_of(x, dim)
-        _refuse_nothing(node, axes)
+        finish = _of_something(node, axes)
         return (
-            node_result(ctx, node, axes, kind, loader(x), x.dtype, keepdim, fake=values),
-            _position(ctx, node, axes, kind, x, keepdim, indices),
+            node_result(ctx, node, axes, kind, loader(x), x.dtype, keepdim, finish, fake=values),
+            _position(ctx, node, axes, kind, x, keepdim, indices, finish),
         )
 
     return lower
 
 
-def _position(ctx: Lowering, node: fx.Node, axes: Axes, kind: str, x: TensorValue, keepdim: bool, fake: Any) -> Any:
+def _position(
+    ctx: Lowering,
+    node: fx.Node,
+    axes: Axes,
+    kind: str,
+    x: TensorValue,
+    keepdim: bool,
+    fake: Any = None,
+    finish: Finish | None = None,
+) -> Any:
     """The first position of the extremum, row-major over the folded dimensions; bool counts as 0 and 1."""
     acc = torch.uint8 if x.dtype == torch.bool else x.dtype
-    return node_result(ctx, node, axes, f"arg{kind}", loader(x), acc, keepdim, fake=fake)
+    return node_result(ctx, node, axes, f"arg{kind}", loader(x), acc, keepdim, finish, fake=fake)
 
 
 def _argument(kind: str) -> Any:
     def lower(ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any = None, keepdim: bool = False) -> Any:
         if x.dtype == torch.bool:
             raise Unsupported(node, f"{kind} of bools by position, which is an error")
-        return _position(ctx, node, axes_of(x, dim), kind, x, keepdim, None)
+        return _position(ctx, node, axes_of(x, dim), kind, x, keepdim)
 
     return lower
 

@@ -7,7 +7,9 @@ import math
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
 
+from inductor_cpu.ir.interpret import run
 from inductor_cpu.ir.loop_nest import LoopNest
 from inductor_cpu.lower.graph import lower_graph
 from tests.lower.accuracy import check_accurate, check_exact, interpreted
@@ -100,6 +102,20 @@ def test_an_extremum_over_a_size_from_data_is_computed_if_it_is_not_empty(rows):
     graph = make_fx(largest, tracing_mode="symbolic")(torch.randn(5))
     called = externs(lower_graph(graph, "test"))
     assert ("max.default" in called) == (rows == 0)
+
+
+@pytest.mark.parametrize("extremum", [torch.max, torch.min, lambda x: torch.max(x, 1), lambda x: torch.min(x, 1)[1]])
+def test_an_extremum_of_a_part_that_is_empty_in_one_call_only_is_an_error(extremum):
+    def largest(x):
+        return extremum(x.new_ones(2, x.shape[0] // 4) * x[0])
+
+    program = lower(largest, torch.ones(8), dynamic=True)
+    assert externs(program) == []
+    assert torch.equal(run(program, [torch.ones(12)])[0], pytree.tree_leaves(largest(torch.ones(12)))[0])
+    with pytest.raises((IndexError, RuntimeError)) as eager:
+        largest(torch.ones(3))
+    with pytest.raises(eager.type):
+        run(program, [torch.ones(3)])
 
 
 def test_scalar_tensors_reduce_to_themselves():

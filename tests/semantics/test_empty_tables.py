@@ -1,5 +1,5 @@
-"""Indices into dimensions without elements, also where only the call decides that there are none: eager's error, or
-eager's empty result."""
+"""Indices into dimensions without elements, and extrema over them, also where only the call decides that there are
+none: eager's error, or eager's empty result."""
 
 from __future__ import annotations
 
@@ -48,6 +48,14 @@ MORE: dict[str, Case] = {
 def test_index_into_an_empty_dimension(name: str, dynamic: bool) -> None:
     function, arguments = (CASES | MORE)[name]
     check(function, lambda: [x.clone() for x in arguments], dynamic=dynamic)
+
+
+@pytest.mark.parametrize("extremum", [torch.max, lambda x: x.min(1)])
+def test_extremum_of_a_part_that_is_empty_in_this_call(extremum: Callable[..., Any]) -> None:
+    def largest(x: Tensor) -> Any:
+        return extremum(x.new_ones(2, x.shape[0] // 4) * x[0])
+
+    check(largest, lambda: (torch.ones(3),), dynamic=True)
 
 
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
