@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._decomp.decompositions import Reduction, pw_cast_for_opmath
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from inductor_cpu.graph.orders import as_iterated, in_format_of
 
@@ -78,6 +79,14 @@ _LOSSES: dict[Any, int] = {
     aten.smooth_l1_loss.default: 2,
 }
 
+#: Losses of classes -> which argument has the scores. Their dimension 1, or the only one, are the classes.
+_CLASSES: dict[Any, int] = {
+    aten.nll_loss_forward.default: 0,
+    aten.nll_loss2d_forward.default: 0,
+    aten.nll_loss_backward.default: 1,
+    aten.nll_loss2d_backward.default: 1,
+}
+
 #: Whose result ATen's kernel makes contiguous, whatever its operands are.
 _CONTIGUOUS: tuple[Any, ...] = (
     aten.glu_backward.default,
@@ -114,6 +123,8 @@ def _table(lowered: frozenset[Any], fma: Any) -> Mapping[Any, Callable[..., Any]
         table[op] = functools.partial(_formatted_as_second, table[op])
     for op in (aten.log_sigmoid_forward.default, aten.nll_loss2d_forward.default):
         table[op] = functools.partial(_first_contiguous, table.get(op, decomposition_table[op]))
+    for op, scores in _CLASSES.items():
+        table[op] = functools.partial(_if_there_are_classes, table[op], scores)
     table[aten.smooth_l1_loss_backward.default] = functools.partial(_contiguous, _smooth_l1_gradient)
     gradient = aten.binary_cross_entropy_backward.default
     table[gradient] = functools.partial(_iterated_as_second, decomposition_table[gradient])
@@ -128,6 +139,14 @@ def _first_contiguous(function: Callable[..., Any], *args: Any, **kwargs: Any) -
     already: the strides of `x` may be corrected later."""
     first, *others = function(*args, **kwargs)
     return first.clone(memory_format=torch.contiguous_format), *others
+
+
+def _if_there_are_classes(function: Callable[..., Any], scores: int, *args: Any, **kwargs: Any) -> Any:
+    """A loss taken apart; NotImplemented where there may be no classes: its parts read class 0 for an ignored target,
+    while ATen's kernel reads none."""
+    x = args[scores]
+    classes = x.shape[min(1, x.dim() - 1)] if x.dim() else 1
+    return function(*args, **kwargs) if statically_known_true(classes > 0) else NotImplemented
 
 
 def _ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:

@@ -27,10 +27,13 @@ CASES: dict[str, Case] = {
     "index_add": (lambda x, i, s: x.index_add(0, i, s), (torch.empty(0, 7), ZEROS, torch.ones(2, 7))),
     "index_fill": (lambda x, i: x.index_fill(0, i, 2.0), (torch.empty(0, 7), ZEROS)),
     "no classes": (functional.cross_entropy, (torch.empty(2, 0), ZEROS)),
+    "no classes, all ignored": (functional.cross_entropy, (torch.empty(2, 0), ZEROS - 100)),
     "concatenate with nothing": (lambda x, i, y: torch.cat([x[i], y]), (torch.empty(0), NONE, torch.ones(5))),
 }
 
 MORE: dict[str, Case] = {
+    "no classes of pixels": (functional.cross_entropy, (torch.empty(2, 0, 3, 1), torch.full((2, 3, 1), -100))),
+    "some classes": (lambda x, i: functional.nll_loss(x[:, : len(x[0]) // 4], i), (torch.ones(2, 3), ZEROS - 100)),
     "columns": (lambda x, i: x[:, i], (torch.empty(3, 0), ZEROS)),
     "index_select": (lambda x, i: x.index_select(1, i), (torch.empty(3, 0), ZEROS)),
     "index_put": (lambda x, i, s: x.index_put((i,), s), (torch.empty(0, 7), ZEROS, torch.ones(2, 7))),
@@ -48,6 +51,15 @@ MORE: dict[str, Case] = {
 def test_index_into_an_empty_dimension(name: str, dynamic: bool) -> None:
     function, arguments = (CASES | MORE)[name]
     check(function, lambda: [x.clone() for x in arguments], dynamic=dynamic)
+
+
+@pytest.mark.parametrize("columns", [0, 3])
+def test_gradient_of_a_loss_without_classes(columns: int) -> None:
+    def loss(x: Tensor, target: Tensor) -> Tensor:
+        return functional.cross_entropy(x[:, : x.shape[1] // 4], target, reduction="sum")
+
+    make = lambda: (torch.zeros(2, columns, requires_grad=True), ZEROS - 100)  # noqa: E731
+    check(loss, make, backward=True, dynamic=True)
 
 
 @pytest.mark.parametrize("extremum", [torch.max, lambda x: x.min(1)])
