@@ -15,11 +15,14 @@ from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.pointwise import aten, operand
 from inductor_cpu.lower.registry import rule
-from inductor_cpu.lower.sizes import size_expr
+from inductor_cpu.lower.sizes import may_be_empty, size_expr
 from inductor_cpu.lower.values import TensorValue
 from inductor_cpu.lower.views import canonical, unflatten
 
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
+
+
+EMPTY = "an index into a dimension that may have no elements"
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,9 @@ def index_at(
 
 
 def check_not_empty(node: fx.Node, size: Expr) -> None:
-    """Raise Unsupported for an index into a dimension that has no elements: each operator has its own answer."""
-    if size == 0:
-        raise Unsupported(node, "an index into a dimension without elements")
+    """Raise Unsupported for an index into a dimension that may have no elements: each operator has its own answer."""
+    if may_be_empty(size):
+        raise Unsupported(node, EMPTY)
 
 
 def refusal(node: fx.Node) -> type[Exception]:

@@ -14,11 +14,12 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr, as_expr, lower_bound, product
+from inductor_cpu.ir.index import ZERO, Expr, as_expr, product
 from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.registry import rule
+from inductor_cpu.lower.sizes import may_be_empty
 from inductor_cpu.lower.values import TensorValue
 
 aten = torch.ops.aten
@@ -283,14 +284,12 @@ rule(aten.all.default, aten.all.dim, aten.all.dims)(_logical("all"))
 # -- extrema ---------------------------------------------------------------------------------------------------------
 def _of_something(node: fx.Node, axes: Axes) -> Finish | None:
     """What an extremum does at its end: nothing has none, an error of the operator. Fake tensors tell that of amax and
-    argmax, but not of max and min. A part of an input (s0 // 4) may be empty in some calls, which the kernel looks at.
-    Sizes that are symbols of the input are not 0, which is a graph of its own."""
+    argmax, but not of max and min. A part of an input (s0 // 4) may be empty in some calls, which the kernel sees."""
     count = axes.count
-    something = (lower_bound(count) or 0) >= 1
-    if count == 0 or (not something and any(symbol.name.startswith("u") for symbol in count.symbols)):
-        raise Unsupported(node, "an extremum of what may be empty")
-    if something:
+    if not may_be_empty(count):
         return None
+    if count == 0 or any(symbol.name.startswith("u") for symbol in count.symbols):
+        raise Unsupported(node, "an extremum of what may be empty")
     error = RuntimeError if node.target in (aten.max.default, aten.min.default) else IndexError
 
     def finish(body: Body, value: int, at: tuple[Expr, ...]) -> int:

@@ -9,17 +9,17 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Expr
+from inductor_cpu.ir.index import Expr, minimum
 from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION
 from inductor_cpu.lower.body import Body, check_held
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.copies import copied
 from inductor_cpu.lower.in_place import is_overwritten
-from inductor_cpu.lower.indexing import advanced, along, broadcast_sizes, check_not_empty, index_at, refusal
+from inductor_cpu.lower.indexing import EMPTY, advanced, along, broadcast_sizes, check_not_empty, index_at, refusal
 from inductor_cpu.lower.pointwise import aten, check_constants, operand
 from inductor_cpu.lower.registry import rule
-from inductor_cpu.lower.sizes import size_expr
+from inductor_cpu.lower.sizes import may_be_empty, size_expr
 from inductor_cpu.lower.terms import Term
 from inductor_cpu.lower.values import TensorValue, loop_dims, point
 from inductor_cpu.lower.views import canonical
@@ -251,8 +251,7 @@ def _rows(
     error: type[Exception] = IndexError,
 ) -> tuple[tuple[Expr, ...], Write]:
     """The loop and the writes of x[..., index, ...] = value, index having at most one dimension. wrap: whether negative
-    indices count from the end, or are errors, as others out of range. Raises Unsupported for an empty dimension."""
-    check_not_empty(node, x.sizes[dim] if x.ndim else size_expr(1))
+    indices count from the end, or are errors, as others out of range."""
     length = index.sizes[0] if index.ndim else size_expr(1)
     sizes = tuple(length if d == dim else size for d, size in enumerate(x.sizes)) if x.ndim else (length,)
 
@@ -272,23 +271,37 @@ def _check_rows(node: fx.Node, x: TensorValue, source: TensorValue, sizes: Seque
         raise Unsupported(node, NOT_AS_PLACES)
 
 
+def _checked_dim(node: fx.Node, x: TensorValue, dim: int, index: TensorValue) -> int:
+    """The dimension of a copy or fill of rows. Raises Unsupported for what eager refuses in ways of its own."""
+    dim = canonical(dim, x.ndim)
+    check_not_empty(node, x.sizes[dim] if x.ndim else size_expr(1))
+    if index.dtype != torch.int64:
+        raise Unsupported(node, f"positions of {index.dtype}, which is an error")
+    return dim
+
+
 @rule(aten.index_add.default)
 def index_add(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue, *, alpha: Any = 1
 ) -> TensorValue:
     check_constants(node, (alpha,))
     dim = canonical(dim, x.ndim)
+    if x.ndim and x.sizes[dim] == 0:
+        raise Unsupported(node, EMPTY)
+    as_scatter = alpha == 1 and index.dtype == torch.int64 and x.ndim > 1 and dim in (0, x.ndim - 1)  # as in eager mode
 
     def value(body: Body, at: tuple[Expr, ...]) -> int:
         loaded = Term(body, body.load(source, at[: source.ndim]))
         return (loaded if alpha == 1 else loaded * alpha).value
 
-    sizes, compute = _rows(node, x, dim, index, value, error=RuntimeError)
+    sizes, compute = _rows(node, x, dim, index, value, error=RuntimeError if as_scatter else IndexError)
     _check_rows(node, x, source, sizes)
+    if x.ndim > 1 and may_be_empty(x.sizes[dim]):  # rows added to none at all are no error, but nothing
+        sizes = tuple(n * minimum(x.sizes[dim], 1) if d == dim else n for d, n in enumerate(sizes))
     if x.dtype == torch.bool:
         raise Unsupported(node, "adding to bools")
-    if alpha == 1 and index.dtype == torch.int64 and x.ndim > 1 and dim in (0, x.ndim - 1):
-        return added(ctx, node, x, sizes, compute)  # eager makes it a scatter_add; else it rounds after each row
+    if as_scatter:
+        return added(ctx, node, x, sizes, compute)  # any other addition rounds after each row
     result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "add")
     return result
@@ -298,9 +311,8 @@ def index_add(
 def index_copy(
     ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, source: TensorValue
 ) -> TensorValue:
-    sizes, compute = _rows(
-        node, x, canonical(dim, x.ndim), index, lambda body, at: body.load(source, at[: source.ndim])
-    )
+    dim = _checked_dim(node, x, dim, index)
+    sizes, compute = _rows(node, x, dim, index, lambda body, at: body.load(source, at[: source.ndim]))
     _check_rows(node, x, source, sizes)
     result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
@@ -310,9 +322,12 @@ def index_copy(
 @rule(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def index_fill(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
     check_held(value, x.dtype)
-    sizes, compute = _rows(
-        node, x, canonical(dim, x.ndim), index, lambda body, at: operand(ctx, body, at, value, x.dtype), wrap=True
-    )
+    dim = _checked_dim(node, x, dim, index)
+
+    def number(body: Body, at: tuple[Expr, ...]) -> int:
+        return operand(ctx, body, at, value, x.dtype)
+
+    sizes, compute = _rows(node, x, dim, index, number, wrap=True)
     result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
     return result

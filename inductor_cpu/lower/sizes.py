@@ -19,6 +19,7 @@ from inductor_cpu.ir.index import (
     const,
     expr_coefficient,
     function,
+    lower_bound,
     maximum,
     minimum,
     of,
@@ -232,3 +233,8 @@ def _without_max(expr: Expr) -> Expr:
 def size_exprs(values: Any) -> tuple[Expr, ...]:
     """`size_expr` of each."""
     return tuple(size_expr(value) for value in values)
+
+
+def may_be_empty(size: Expr) -> bool:
+    """Whether a size may be 0 in some call. Symbols of inputs are not: that is a graph of its own."""
+    return (lower_bound(size) or 0) < 1

@@ -82,6 +82,9 @@ FROM_THE_FRONT: list[Callable[..., torch.Tensor]] = [
     lambda x, i: x.scatter_add(0, i[:, None].expand(2, 3), x),
     lambda x, i: x.t().scatter(1, i[:1].expand(3, 1), 1.0),
     lambda x, i: x.index_add(0, i, x[:2]),
+    lambda x, i: x.index_add(0, i, x[:2], alpha=2),
+    lambda x, i: x.index_add(0, i.clamp(-9, 9).int(), x[:2]),
+    lambda x, i: x[:, 0].index_add(0, i, x[:2, 0]),
     lambda x, i: x.index_copy(0, i, x[:2]),
 ]
 READS_AND_WRITES: list[Callable[..., torch.Tensor]] = [

@@ -251,6 +251,12 @@ def test_a_position_out_of_range_raises_what_eager_raises() -> None:
         run(program, [x, torch.tensor([[0], [3], [1], [2]])])
 
 
+def test_positions_that_are_no_int64_are_the_error_of_the_operator() -> None:
+    x, i = torch.randn(4, 3), torch.tensor([0, 2], dtype=torch.int32)
+    assert externs(lower(lambda x, i: x.index_copy(0, i, x[:2]), x, i)) == ["index_copy.default"]
+    assert externs(lower(lambda x, i: x.index_fill(0, i, 2.0), x, i)) == ["index_fill.int_Scalar"]
+
+
 def test_the_gradient_of_cross_entropy_is_one_kernel_and_no_scatter() -> None:
     def gradient(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return torch.autograd.grad(torch.nn.functional.cross_entropy(x, target), x)[0]

@@ -70,10 +70,30 @@ def test_extremum_of_a_part_that_is_empty_in_this_call(extremum: Callable[..., A
     check(largest, lambda: (torch.ones(3),), dynamic=True)
 
 
+#: Of x, whose rows only data counts, three positions and as many rows.
+OF_PICKED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "index": lambda x, i, s: x[i] * 2,
+    "embedding": lambda x, i, s: functional.embedding(i, x),
+    "index_add": lambda x, i, s: x.index_add(0, i, s),
+    "index_add of columns": lambda x, i, s: x.t().index_add(1, i, s.t()),
+    "index_add of numbers": lambda x, i, s: x[:, 0].index_add(0, i, s[:, 0]),
+}
+
+MORE_OF_PICKED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "index_add scaled": lambda x, i, s: x.index_add(0, i, s, alpha=2),
+    "index_copy": lambda x, i, s: x[:, 0].index_copy(0, i, s[:, 0]),
+    "index_fill": lambda x, i, s: x.index_fill(0, i, 2.0),
+    "gather": lambda x, i, s: x.gather(0, i[:, None]),
+    "scatter_add": lambda x, i, s: x.scatter_add(0, i[:, None], s),
+}
+
+
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 @pytest.mark.parametrize("positive", [False, True])
-def test_index_into_a_dimension_whose_size_depends_on_data(positive: bool) -> None:
-    def chosen(x: Tensor, i: Tensor) -> Tensor:
-        return x[x > 0][i] * 2
+@pytest.mark.parametrize("name", cases(OF_PICKED, MORE_OF_PICKED))
+def test_index_into_a_dimension_whose_size_depends_on_data(name: str, positive: bool) -> None:
+    def chosen(x: Tensor, i: Tensor, s: Tensor) -> Tensor:
+        return (OF_PICKED | MORE_OF_PICKED)[name](x[x > 0][:, None] + s[0], i, s)
 
-    check(chosen, lambda: (torch.ones(5) if positive else -torch.ones(5), torch.tensor([0, 0, 1])))
+    numbers = torch.ones(5) if positive else -torch.ones(5)
+    check(chosen, lambda: (numbers.clone(), torch.tensor([0, 0, 1]), torch.ones(3, 7)))
