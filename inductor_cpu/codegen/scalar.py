@@ -109,6 +109,7 @@ SCALAR: dict[str, Row] = {
     "philox_second": Row(int="icpu::philox<1>({0}, {1}, {2})"),
     "check_index": Row(int="icpu::check_index({0}, {1}, status)"),
     "check_element": Row(int="icpu::check_element({0}, {1}, status)"),
+    "check_true": Row(bool="icpu::check_true({0}, status)"),
 }
 
 #: Ops that need a header besides the prelude.

@@ -66,6 +66,7 @@ VECTOR: dict[str, Row] = {
     "philox_second": Row(int="icpu::philox<1>({0}, {1}, {2})"),
     "check_index": Row(int="icpu::check_index({0}, {1}, {lanes}, status)"),
     "check_element": Row(int="icpu::check_element({0}, {1}, {lanes}, status)"),
+    "check_true": Row(bool="icpu::check_true({0}, {lanes}, status)"),
 }
 
 #: Ops of floats whose second argument is a constant other than NaN: one instruction does.

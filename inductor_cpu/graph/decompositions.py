@@ -19,6 +19,7 @@ from torch._decomp.decompositions import Reduction, pw_cast_for_opmath
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from inductor_cpu.graph.orders import as_iterated, in_format_of
+from inductor_cpu.ir.operators import UNIT_INTERVAL
 
 aten = torch.ops.aten
 
@@ -113,6 +114,8 @@ def _table(lowered: frozenset[Any], fma: Any) -> Mapping[Any, Callable[..., Any]
         table[fma.default] = _fma
     for loss, operands in _LOSSES.items():
         table[loss] = functools.partial(_elements_as_eager, decomposition_table[loss], operands)
+    likelihood = aten.binary_cross_entropy.default
+    table[likelihood] = functools.partial(_of_probabilities, table[likelihood])
     for loss in (aten.huber_loss.default, aten.soft_margin_loss.default):
         table[loss] = functools.partial(_in_dtype_of_first, table[loss])
     table[aten.ldexp.Tensor] = _ldexp
@@ -147,6 +150,11 @@ def _if_there_are_classes(function: Callable[..., Any], scores: int, *args: Any,
     x = args[scores]
     classes = x.shape[min(1, x.dim() - 1)] if x.dim() else 1
     return function(*args, **kwargs) if statically_known_true(classes > 0) else NotImplemented
+
+
+def _of_probabilities(function: Callable[..., Any], x: torch.Tensor, target: torch.Tensor, *args: Any) -> Any:
+    """A loss taken apart whose operands have to lie between 0 and 1: ATen's kernel looks, its parts do not."""
+    return function(UNIT_INTERVAL(x), UNIT_INTERVAL(target), *args)
 
 
 def _ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:

@@ -37,8 +37,14 @@ def _check_index(value: Tensor, size: Tensor) -> Tensor:
 
 def _check_element(value: Tensor, size: Tensor) -> Tensor:
     if bool(((value < 0) | (value >= size)).any()):
-        raise RuntimeError("index out of range")
+        raise RuntimeError("index or value out of range")
     return value
+
+
+def _check_true(condition: Tensor) -> Tensor:
+    if not bool(condition.all()):
+        raise RuntimeError("index or value out of range")
+    return condition
 
 
 def _gelu(value: Tensor) -> Tensor:
@@ -156,6 +162,7 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "philox_second": _philox(1),
     "check_index": _check_index,
     "check_element": _check_element,
+    "check_true": _check_true,
 }
 
 #: Ops whose result is defined by the dtype's own representable values: they run in the logical dtype.

@@ -269,6 +269,18 @@ def _(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor
     return torch.empty_like(x)
 
 
+@torch.library.custom_op(f"{NAMESPACE}::unit_interval", mutates_args=())
+def unit_interval(x: torch.Tensor) -> torch.Tensor:
+    """x, whose elements must lie between 0 and 1, as a binary cross entropy wants them."""
+    torch._check(bool(((x >= 0) & (x <= 1)).all()), lambda: "all elements should be between 0 and 1")
+    return x.clone()
+
+
+@unit_interval.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
 @torch.library.custom_op(f"{NAMESPACE}::attention", mutates_args=())
 def attention(
     q: torch.Tensor,
@@ -388,6 +400,7 @@ attention.register_autograd(_differentiate, setup_context=_remember)
 FLEX_ATTENTION = torch.ops.higher_order.flex_attention
 FLEX_KERNEL = "icpu_kernel"
 
+UNIT_INTERVAL = torch.ops.icpu.unit_interval.default
 SCALE_SHIFT = torch.ops.icpu.scale_shift.default
 PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
 DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default

@@ -96,6 +96,8 @@ _TABLE: list[OpRow] = [
     # check_index(value: int64, size: int64): value + size if negative; out of range: 0, and the kernel reports an error
     # check_element: the same without the wrapping, and the error is another one
     *_rows("check_index check_element", 2, "same", "int", cost=3),
+    # check_true(condition): the condition; where it is false, the kernel reports an error
+    *_rows("check_true", 1, "bool", "bool"),
 ]
 
 OPS: dict[str, OpRow] = {row.name: row for row in _TABLE}
@@ -110,6 +112,9 @@ SCANS: frozenset[str] = frozenset({"sum", "prod", "max", "min", "argmax", "argmi
 
 #: Ops that check an index: the kernel goes on with 0 and reports what eager raises, IndexError or RuntimeError.
 INDEX_CHECKS: frozenset[str] = frozenset({"check_index", "check_element"})
+
+#: Ops that may report an error, whatever their arguments are.
+CHECKS: frozenset[str] = INDEX_CHECKS | {"check_true"}
 
 #: Ops that fail for an integer divisor of 0.
 DIVISIONS: frozenset[str] = frozenset({"fmod", "remainder", "floordiv", "truncdiv"})

@@ -138,8 +138,8 @@ class KernelCall:
     """Call `int64_t symbol(void* const* pointers, const int64_t* ints)`; a Slot gives its tensor's data pointer.
 
     The kernel returns 0, or a sum of 1 (a data-dependent index was out of range: the executor raises IndexError,
-    "index out of range in <label>"), 4 (the same as a RuntimeError) and 2 (an integer division by zero: RuntimeError,
-    "ZeroDivisionError"). `label` is what the profiler shows."""
+    "index out of range in <label>"), 4 (an index or a value, as a RuntimeError) and 2 (an integer division by zero:
+    RuntimeError, "ZeroDivisionError"). `label` is what the profiler shows."""
 
     symbol: str
     label: str

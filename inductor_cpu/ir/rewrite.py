@@ -9,7 +9,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, of, value_symbol
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, Reduce, Scalar, Scan, Store
-from inductor_cpu.ir.ops import DIVISIONS, INDEX_CHECKS, identity
+from inductor_cpu.ir.ops import CHECKS, DIVISIONS, identity
 
 
 class Editor:
@@ -184,8 +184,8 @@ def start_of(kind: str, dtype: torch.dtype) -> Const:
 
 
 def may_fail(body: Sequence[Instr], instruction: Instr) -> bool:
-    """Whether an instruction may report an error: a check of an index, or integers divided by what may be 0."""
+    """Whether an instruction may report an error: a check, or integers divided by what may be 0."""
     if not isinstance(instruction, Scalar) or instruction.op not in DIVISIONS or instruction.dtype.is_floating_point:
-        return isinstance(instruction, Scalar) and instruction.op in INDEX_CHECKS
+        return isinstance(instruction, Scalar) and instruction.op in CHECKS
     divisor = body[instruction.args[-1]]
     return not (isinstance(divisor, Const) and divisor.value)

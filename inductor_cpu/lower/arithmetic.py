@@ -11,6 +11,7 @@ from torch import fx
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr
 from inductor_cpu.lower.body import Body, check_held, represent
+from inductor_cpu.lower.checks import held
 from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.pointwise import (
     KIND,
@@ -285,7 +286,7 @@ def where_rule(ctx: Lowering, node: fx.Node, condition: Any, yes: Any, no: Any) 
 @rule(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(ctx: Lowering, node: fx.Node, x: TensorValue, mask: Any, value: Any) -> TensorValue:
     check_held(value, x.dtype)
-    return select_values(ctx, node, mask, value, x, x.dtype)
+    return select_values(ctx, node, mask, held(ctx, node, value, x.dtype), x, x.dtype)
 
 
 # -- others ----------------------------------------------------------------------------------------------------------

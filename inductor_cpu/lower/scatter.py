@@ -13,6 +13,7 @@ from inductor_cpu.ir.index import Expr, minimum
 from inductor_cpu.ir.loop_nest import Scalar, Store
 from inductor_cpu.ir.ops import INDEX_CHECKS, LOW_PRECISION
 from inductor_cpu.lower.body import Body, check_held
+from inductor_cpu.lower.checks import held
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.copies import copied
 from inductor_cpu.lower.in_place import is_overwritten
@@ -323,6 +324,7 @@ def index_copy(
 def index_fill(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: TensorValue, value: Any) -> TensorValue:
     check_held(value, x.dtype)
     dim = _checked_dim(node, x, dim, index)
+    value = held(ctx, node, value, x.dtype)
 
     def number(body: Body, at: tuple[Expr, ...]) -> int:
         return operand(ctx, body, at, value, x.dtype)

@@ -116,7 +116,7 @@ class ReferenceRun:
         if status & 1:
             raise IndexError(f"index out of range in {i.label}")
         if status & 4:
-            raise RuntimeError(f"index out of range in {i.label}")
+            raise RuntimeError(f"index or value out of range in {i.label}")
         if status & 2:
             raise RuntimeError("ZeroDivisionError")
 

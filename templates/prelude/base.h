@@ -67,8 +67,8 @@ inline constexpr bool is_low_precision = std::is_same_v<T, bf16> || std::is_same
 template <class T>
 using scalar_t = std::conditional_t<is_low_precision<T>, float, T>;
 
-// What went wrong in a kernel, as bits: a data-dependent index out of range, an integer division by zero, a position of
-// an operator that raises another error for it than for an index.
+// What went wrong in a kernel, as bits: a data-dependent index out of range, an integer division by zero, a value that
+// an operator refuses or a position of one that raises another error for it than for an index.
 inline constexpr int64_t kBadIndex = 1;
 inline constexpr int64_t kZeroDivision = 2;
 inline constexpr int64_t kBadElement = 4;

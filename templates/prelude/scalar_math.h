@@ -95,6 +95,12 @@ inline int64_t check_element(int64_t index, int64_t size, Status& status) {
   return 0;
 }
 
+// Whether what must hold does.
+inline bool check_true(bool holds, Status& status) {
+  if (!holds) status.raise(kBadElement);
+  return holds;
+}
+
 // -- bool -------------------------------------------------------------------------------------------------------------
 inline bool minimum(bool a, bool b) { return a && b; }
 inline bool maximum(bool a, bool b) { return a || b; }

@@ -26,6 +26,12 @@ inline Vec<int64_t, U> check_element(
   return select(bad, zero, index);
 }
 
+template <class Lanes, int U>
+inline Mask<U> check_true(const Mask<U>& holds, const Lanes& lanes, Status& status) {
+  if (any(!holds & lanes.mask())) status.raise(kBadElement);
+  return holds;
+}
+
 // (base + step * lane) / divisor. T: int32_t where it holds base + step * lane of all lanes that take part, and divisor.
 template <class T = int64_t, class Lanes, int U = Lanes::units>
 inline Vec<T, U> quotients(int64_t base, int64_t step, int64_t divisor, const Lanes&) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import cache, partial
 
 import pytest
@@ -212,6 +213,14 @@ def check(op: str, isa: str) -> Kernel:
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
 
+def check_true(isa: str) -> Kernel:
+    b = Build()
+    x = b.load("X", of(I), F32)
+    holds = b.op("check_true", b.op("ge", x, b.const(0.0, F32)))
+    b.store("Y", of(I), b.op("where", holds, x, x))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
 def divide(isa: str) -> Kernel:
     b = Build()
     b.store("Y", of(I), b.op("floordiv", b.load("X", of(I), I32), b.load("Z", of(I), I32)))
@@ -222,6 +231,7 @@ SINGLE = {
     "index": index_values,
     "check_index": partial(check, "check_index"),
     "check_element": partial(check, "check_element"),
+    "check_true": check_true,
     "divide": divide,
 }
 
@@ -435,6 +445,16 @@ def test_check_element_refuses_negative_indices_too(library: Library, isa: str, 
         k[n // 2] = bad
         assert run(library, isa, "check_element", k, x, y, n=n) == 4
         assert y[n // 2] == x[0]
+
+
+@pytest.mark.parametrize("n", [1, 16, 37])
+def test_what_must_hold_is_reported_where_it_does_not(library: Library, isa: str, n: int) -> None:
+    x, y = torch.rand(n), torch.empty(n)
+    assert run(library, isa, "check_true", x, y, n=n) == 0
+    for bad in (-1.0, math.nan):
+        x[n - 1] = bad
+        assert run(library, isa, "check_true", x, y, n=n) == 4
+        torch.testing.assert_close(y, x, rtol=0, atol=0, equal_nan=True)
 
 
 def test_integer_division_by_zero_is_reported(library: Library, isa: str) -> None:

@@ -14,14 +14,14 @@ from inductor_cpu.codegen.scalar import SCALAR
 from inductor_cpu.codegen.vector import LANE_BY_LANE, VECTOR
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
-from inductor_cpu.ir.ops import FLOAT8, INDEX_CHECKS, LOOP_DTYPES, OPS, accepts
+from inductor_cpu.ir.ops import CHECKS, FLOAT8, INDEX_CHECKS, LOOP_DTYPES, OPS, accepts
 
 from .build import BF16, BOOL, F16, F32, F64, I64, Build
 from .harness import Library
 
 DTYPES = sorted(LOOP_DTYPES, key=str)
 DIVIDING = {"floordiv", "truncdiv", "fmod", "remainder"}
-SKIP = {"check_index", "check_element", "where", "quotient", "philox", "philox_second", "low_exp"}  # tests of their own
+SKIP = {*CHECKS, "where", "quotient", "philox", "philox_second", "low_exp"}  # tests of their own
 N = size_symbol("n")
 I = loop_var("i", of(N))
 

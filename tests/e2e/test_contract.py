@@ -245,6 +245,37 @@ def test_an_index_out_of_range_raises_the_type_of_eager() -> None:
         torch.compile(lambda x, i: x.gather(1, i), backend="icpu")(x, index[:, None])
 
 
+REFUSED: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
+    "no probability": (functional.binary_cross_entropy, (torch.tensor([0.5, 1.5]), torch.ones(2))),
+    "NaN for a probability": (functional.binary_cross_entropy, (torch.tensor([torch.nan, 0.5]), torch.ones(2))),
+    "no probability as target": (functional.binary_cross_entropy, (torch.rand(40), -torch.ones(40))),
+    "a number too large": (lambda x, n: x.masked_fill(x > 0, n), (torch.ones(20, dtype=torch.int8), torch.tensor(300))),
+    "in a product's loops": (
+        lambda x, w, n: (x @ w).masked_fill(x[:, :1] > 0, n),
+        (torch.ones(40, 64, dtype=torch.float16), torch.ones(64, 64, dtype=torch.float16), torch.tensor(1e6)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_values_that_eager_refuses_are_an_error(name: str) -> None:
+    function, arguments = REFUSED[name]
+    with pytest.raises(RuntimeError):
+        function(*arguments)
+    with pytest.raises(RuntimeError, match="out of range in"):
+        torch.compile(function, backend="icpu")(*arguments)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_a_loss_of_probabilities_and_its_gradient(reduction: str) -> None:
+    def loss(x: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        value = functional.binary_cross_entropy(x, target, weight, reduction=reduction)
+        return torch.autograd.grad(value.sum(), x)[0] + value
+
+    arguments = (torch.rand(3, 7, requires_grad=True), torch.rand(3, 7), torch.rand(7))
+    assert_like_eager(loss, *arguments)
+
+
 @pytest.mark.parametrize(
     ("function", "x"),
     [

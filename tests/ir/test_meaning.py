@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from inductor_cpu.ir.meaning import MEANING, REDUCTION_MEANING, held, physical, reduction, scalar
-from inductor_cpu.ir.ops import INDEX_CHECKS, LOOP_DTYPES, OPS, REDUCTIONS, accepts
+from inductor_cpu.ir.ops import CHECKS, LOOP_DTYPES, OPS, REDUCTIONS, accepts
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.75, 1e-3, 88.0, -90.0, float("inf"), float("-inf"), float("nan")]
 #: Ops whose eager function has another name, or takes the integer arguments differently.
@@ -51,12 +51,12 @@ def test_every_op_and_reduction_has_a_meaning() -> None:
 #: Tests of their own: tests/codegen/test_philox.py.
 RANDOM = {"philox", "philox_second"}
 
-#: Eager has no checks of an index, and no nextafter of float16.
+#: Eager has no checks, and no nextafter of float16.
 CASES = [
     (op, dtype)
     for op in OPS
     for dtype in sorted(LOOP_DTYPES, key=str)
-    if accepts(op, dtype) and op not in {*INDEX_CHECKS, *RANDOM} and (op, dtype) != ("nextafter", torch.float16)
+    if accepts(op, dtype) and op not in {*CHECKS, *RANDOM} and (op, dtype) != ("nextafter", torch.float16)
 ]
 
 
@@ -118,6 +118,12 @@ def test_check_element_refuses_negative_ones_too() -> None:
     for wrong in (3, -1):
         with pytest.raises(RuntimeError):
             scalar("check_element", (torch.tensor([wrong]), size), torch.int64)
+
+
+def test_check_true_refuses_what_does_not_hold() -> None:
+    assert scalar("check_true", (torch.tensor([True, True]),), torch.bool).all()
+    with pytest.raises(RuntimeError):
+        scalar("check_true", (torch.tensor([True, False]),), torch.bool)
 
 
 @pytest.mark.parametrize("dtype", sorted(LOOP_DTYPES, key=str), ids=str)

@@ -288,6 +288,38 @@ def test_clamp_of_integers_with_a_float_bound_promotes() -> None:
     check(lambda x: x.clamp(0.5, 2.5), sample(torch.int32))
 
 
+#: A dtype, a number that a tensor of it is filled with, and the dtype of that number.
+FILLS: list[tuple[torch.dtype, float, torch.dtype]] = [
+    (torch.int8, 127, torch.int64), (torch.int8, 128, torch.int64), (torch.int8, -129, torch.int32),
+    (torch.uint8, -255, torch.int64), (torch.uint8, 256, torch.int64), (torch.uint8, -256, torch.int64),
+    (torch.int32, 1e10, torch.float32), (torch.int32, math.nan, torch.float32), (torch.int32, 2.7, torch.float64),
+    (torch.float16, 65504, torch.float32), (torch.float16, 65520, torch.float32), (torch.float16, 70000, torch.int64),
+    (torch.float16, math.inf, torch.float32), (torch.float16, math.nan, torch.bfloat16),
+    (torch.float32, 1e300, torch.float64), (torch.bfloat16, -1e30, torch.float32), (torch.bool, 300, torch.int64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "filled",
+    [lambda x, value: x.masked_fill(x == 0, value), lambda x, value: x.index_fill(0, torch.ones_like(x).long(), value)],
+    ids=["masked_fill", "index_fill"],
+)
+@pytest.mark.parametrize(("dtype", "number", "given"), FILLS)
+def test_a_fill_with_an_element_that_the_dtype_does_not_hold_is_an_error(
+    filled: Callable[..., torch.Tensor], dtype: torch.dtype, number: float, given: torch.dtype
+) -> None:
+    arguments = (torch.zeros(3, dtype=dtype), torch.tensor(number, dtype=given))
+    program = lower(filled, *arguments)
+    assert externs(program) == []
+    try:
+        expected = filled(*arguments)
+    except RuntimeError:
+        with pytest.raises(RuntimeError, match="out of range"):
+            run(program, list(arguments))
+    else:
+        torch.testing.assert_close(run(program, list(arguments))[0], expected, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", ALL, ids=str)
 def test_where_and_masked_fill(dtype: torch.dtype) -> None:
     x, mask = sample(dtype), sample(torch.bool, 5)

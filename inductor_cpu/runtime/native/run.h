@@ -223,7 +223,7 @@ class Frame {
   static void check(int64_t status, const std::string& label) {
     if (C10_LIKELY(status == 0)) return;
     if ((status & 1) != 0) TORCH_CHECK_INDEX(false, "index out of range in ", label);
-    TORCH_CHECK((status & 4) == 0, "index out of range in ", label);
+    TORCH_CHECK((status & 4) == 0, "index or value out of range in ", label);
     TORCH_CHECK((status & 2) == 0, "ZeroDivisionError");
     TORCH_CHECK(false, "the kernel ", label, " returned the unknown status ", status);
   }
