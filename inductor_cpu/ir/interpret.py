@@ -5,12 +5,14 @@ Loops are those of `interpret_loops`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.attention import attend, attend_backward
@@ -121,7 +123,11 @@ class _Run:
 
     def call(self, node: Extern) -> None:
         args, kwargs = [self.value(a) for a in node.args], {k: self.value(v) for k, v in node.kwargs}
-        returned = node.target(*args, **kwargs)
+        # As in the executor, only operators of the program see the caller's modes. Under AOTAutograd's own one, torch
+        # computes some operators of complex numbers wrong.
+        of_torch = getattr(node.target, "namespace", None) == "aten"
+        with _disable_current_modes() if of_torch else contextlib.nullcontext():
+            returned = node.target(*args, **kwargs)
         results = [] if returned is None else list(leaves(returned))
         if len(results) != len(node.outputs):
             raise InternalError("interpret", f"{node.name} gave {len(results)} results, expected {len(node.outputs)}")

@@ -74,3 +74,9 @@ def test_loops_without_a_dependency_are_joined_up_to_the_limit(most: int, kernel
     with config.patch({"cpp.max_horizontal_fusion_size": most}):
         torch.testing.assert_close(compiled(x), (x.sin(), x.cos(), x.exp(), x + 1))
     assert [len(report.kernels) for report in reports] == [kernels]
+
+
+def test_the_interpreter_calls_operators_of_complex_numbers_as_eager_mode_does() -> None:
+    z = torch.randn(3, 2, dtype=torch.complex64)
+    compiled = torch.compile(torch.linalg.pinv, backend="icpu", options={"debug_interpret": True})
+    torch.testing.assert_close(compiled(z), torch.linalg.pinv(z))
