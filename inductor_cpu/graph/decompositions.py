@@ -152,9 +152,11 @@ def _if_there_are_classes(function: Callable[..., Any], scores: int, *args: Any,
     return function(*args, **kwargs) if statically_known_true(classes > 0) else NotImplemented
 
 
-def _of_probabilities(function: Callable[..., Any], x: torch.Tensor, target: torch.Tensor, *args: Any) -> Any:
+def _of_probabilities(
+    function: Callable[..., Any], x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any
+) -> Any:
     """A loss taken apart whose operands have to lie between 0 and 1: ATen's kernel looks, its parts do not."""
-    return function(UNIT_INTERVAL(x), UNIT_INTERVAL(target), *args)
+    return function(UNIT_INTERVAL(x), UNIT_INTERVAL(target), *args, **kwargs)
 
 
 def _ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
