@@ -19,6 +19,8 @@ from inductor_cpu.lower.rules import RULES
 from inductor_cpu.pipeline import compile_graph
 from inductor_cpu.trace import Trace
 
+mkldnn = torch.ops.mkldnn
+
 Call = Callable[[], Any]
 
 #: Seconds that the rounds of one row may take, and how many there are at least and at most.
@@ -78,6 +80,15 @@ def ours(module: nn.Module, *inputs: torch.Tensor | None) -> Call:
         torch.compile(module, backend=backend, dynamic=False)(*inputs)
     graph, args = found[-1]
     return lambda: graph(list(args))
+
+
+def libraries(x: torch.Tensor, weight: torch.Tensor) -> dict[str, Call]:
+    """The BLAS's product, and oneDNN's with a packed weight, which in bf16 needs more than AVX2."""
+    calls: dict[str, Call] = {"blas": lambda: torch.mm(x, weight.t())}
+    if x.dtype == torch.float32 or mkldnn._is_mkldnn_bf16_supported():
+        packed = mkldnn._reorder_linear_weight(weight, None)
+        calls["onednn"] = lambda: mkldnn._linear_pointwise(x, packed, None, "none", [], "")
+    return calls
 
 
 def compete(benchmark: Any, row: Row, calls: Mapping[str, Call]) -> Row:

@@ -8,25 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from bench_suites.gemm.contest import Call, Row, compete, ours
+from bench_suites.gemm.contest import Row, compete, libraries, ours
 from bench_suites.gemm.machine import its_peak, read
 from bench_suites.suites.gemm import MLPS, ONE_ROW, ROWS, WEIGHTS, Int8Linear, Mlp, WeightOnlyLinear
-
-mkldnn = torch.ops.mkldnn
 
 #: dtype, and the share of its peak that many rows should reach.
 DTYPES = {"bf16": (torch.bfloat16, 0.5), "fp32": (torch.float32, 0.75)}
 MANY = 128
 INT8_SHARE, ONE_ROW_SHARE, GELU = 0.45, 0.9, 1.15
-
-
-def _libraries(x: torch.Tensor, weight: torch.Tensor) -> dict[str, Call]:
-    """The BLAS's product, and oneDNN's with a packed weight, which in bf16 needs more than AVX2."""
-    calls: dict[str, Call] = {"blas": lambda: torch.mm(x, weight.t())}
-    if x.dtype == torch.float32 or mkldnn._is_mkldnn_bf16_supported():
-        packed = mkldnn._reorder_linear_weight(weight, None)
-        calls["onednn"] = lambda: mkldnn._linear_pointwise(x, packed, None, "none", [], "")
-    return calls
 
 
 def _size(rows: int, depth: int, columns: int) -> str:
@@ -43,10 +32,10 @@ def test_linear(benchmark: Any, rows: list[Row], threads: int, kind: str, size: 
     plain = nn.Linear(k, n, bias=False).to(dtype)
     gelu = nn.Sequential(nn.Linear(k, n), nn.GELU()).to(dtype)
     x = torch.randn(m, k).to(dtype)
-    libraries = _libraries(x, plain.weight)
-    calls = {"icpu": ours(plain, x), "gelu": ours(gelu, x), **libraries}
+    others = libraries(x, plain.weight)
+    calls = {"icpu": ours(plain, x), "gelu": ours(gelu, x), **others}
     row = compete(benchmark, Row(kind, _size(m, k, n), threads, 2.0 * m * k * n, limit), calls)
-    row.seconds["best"] = min(row.seconds[name] for name in libraries)
+    row.seconds["best"] = min(row.seconds[name] for name in others)
     if m >= MANY:
         row.bar("share", row.share, share)
     if kind == "bf16":
@@ -100,7 +89,7 @@ def test_one_row(benchmark: Any, rows: list[Row], threads: int, kind: str, size:
     """The limit is how fast a weight's bytes are read."""
     (m, k, n), (dtype, _) = size, DTYPES[kind]
     module, x = nn.Linear(k, n, bias=False).to(dtype), torch.randn(m, k).to(dtype)
-    calls = {"icpu": ours(module, x), "read": lambda: read(threads, [module.weight]), **_libraries(x, module.weight)}
+    calls = {"icpu": ours(module, x), "read": lambda: read(threads, [module.weight]), **libraries(x, module.weight)}
     work = float(module.weight.nbytes)
     row = compete(benchmark, Row(f"{kind} few rows", _size(m, k, n), threads, work), calls)
     if m == 1 and module.weight.nbytes > 16 << 20:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
-from bench_suites.gemm.contest import Row, ours
+from bench_suites.gemm.contest import MOST, Call, Row, compete, libraries, ours
 from bench_suites.gemm.machine import peak, read
 from bench_suites.suites.gemm import Int8Linear
 from inductor_cpu.targets.cpu import detect
@@ -32,6 +36,43 @@ def test_a_row_compares_with_the_limit_and_with_others() -> None:
     row.bar("share", row.share, 0.6)
     assert [reached for _, reached in row.bars] == [True, False]
     assert Row("decode", "b", 1, work=100.0, seconds={"icpu": 4.0, "read": 3.0}).share == 0.75
+
+
+class Pedantic:
+    """What `compete` uses of pytest-benchmark: a set-up before each timed call."""
+
+    def __init__(self) -> None:
+        self.extra_info: dict[str, Any] = {}
+        self.stats = SimpleNamespace(stats=SimpleNamespace(median=4.0))
+
+    def pedantic(self, call: Call, setup: Call, rounds: int, iterations: int) -> None:
+        for _ in range(rounds):
+            setup()
+            for _ in range(iterations):
+                call()
+
+
+def test_the_limit_is_measured_before_each_round_and_its_median_counts() -> None:
+    order: list[str] = []
+    paces = iter([50.0, 100.0, 5.0] * MOST)
+
+    def limit() -> float:
+        order.append("limit")
+        return next(paces)
+
+    calls = {name: partial(order.append, name) for name in ("icpu", "other")}
+    row = compete(Pedantic(), Row("fp32", "a", 1, work=100.0, limit=limit), calls)
+    rounds = order[order.index("limit") :]
+    assert len(rounds) == 3 * MOST  # such short calls fit into the budget as often as is allowed
+    assert rounds == ["limit", "other", "icpu"] * MOST
+    assert row.share == pytest.approx(100 / 50 / 4)
+
+
+def test_onednn_takes_part_only_where_it_has_the_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    x, weight = torch.randn(4, 32), torch.randn(16, 32)
+    assert list(libraries(x, weight)) == ["blas", "onednn"]
+    assert list(libraries(x.bfloat16(), weight.bfloat16())) == ["blas"]
 
 
 @pytest.mark.skipif("avx2" not in detect().features, reason="this CPU has no AVX2")
