@@ -1,6 +1,6 @@
 // Loops: i0 < n0, the first 1 shared among threads.
 // Vectors: 16 lanes (avx512) along i0, pointwise.
-extern "C" int64_t icpu_57e6563ecb271c639a9b9e0e(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_4b710b8e9b0fda078de0d7ed(void* const* buffers, const int64_t* sizes) {
   const icpu::bf16* const p0 = static_cast<const icpu::bf16*>(buffers[0]);
   icpu::bf16* const p1 = static_cast<icpu::bf16*>(buffers[1]);
   const int64_t n0 = sizes[0];
@@ -17,7 +17,7 @@ extern "C" int64_t icpu_57e6563ecb271c639a9b9e0e(void* const* buffers, const int
       const auto v9 = v6 * v8;
       const auto v10 = v9;
       icpu::fetch_to_write(p1, 1024 + i0, lanes);
-      icpu::store(p1 + i0, v10, lanes);
+      icpu::store_plain(p1 + i0, v10, lanes);
     });
   });
   return 0;
