@@ -135,6 +135,13 @@ class FewRows {
     body.template operator()<true>();
   }
 
+  // What R rows use.
+  template <int R>
+  static ICPU_INLINE Operand used(Operand value) {
+    if constexpr (kByDistance && R > 1) Values::hold(value);
+    return value;
+  }
+
   // Sums of kLanes / R keys and R rows are in registers together; their lanes are added up in pairs of keys, pairs of
   // pairs, ...
   template <int R, bool far>
@@ -234,7 +241,7 @@ class FewRows {
     for (int i = 0; i < kTile; ++i, keys += p_.k.row, values += p_.v.row) {
       Reg<float> sum[R] = {};
       for (int64_t k = 0; k < depth; k += kPair) {
-        const Operand key = Values::load(keys + k);
+        const Operand key = used<R>(Values::load(keys + k));
         fetch<R, true>(values + k);
 #pragma GCC unroll 2
         for (int r = 0; r < R; ++r) sum[r] = Values::dot(sum[r], key, Values::kept(queries + r * depth + k));
@@ -256,7 +263,7 @@ class FewRows {
       for (int r = 0; r < R; ++r) query[r] = Values::kept(queries + r * depth + k);
 #pragma GCC unroll 8
       for (int i = 0; i < kSome; ++i) {
-        const Operand key = Values::load(keys + i * p_.k.row + k);
+        const Operand key = used<R>(Values::load(keys + i * p_.k.row + k));
         fetch<R, far>(values + i * p_.v.row + k);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) sums[r][first + i] = Values::dot(sums[r][first + i], key, query[r]);
@@ -296,7 +303,7 @@ class FewRows {
         Operand row[kTogether];
 #pragma GCC unroll 2
         for (int i = 0; i < kTogether; ++i) {
-          row[i] = load(values + i * p_.v.row + c);
+          row[i] = used<R>(load(values + i * p_.v.row + c));
           fetch<R, far>(next + i * p_.k.row + c);
         }
         return Values::together(row);
