@@ -158,33 +158,32 @@ def test_a_killed_run_resumes_with_what_is_missing(tmp_path: Path) -> None:
 
 def test_an_interrupt_keeps_what_is_done_and_ends_the_worker(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    worker = tmp_path / "worker"
+    workers = tmp_path / "workers"
+    workers.touch()
     script = (
         "import sys; from pathlib import Path\n"
         "from bench_suites import run, supervise; from bench_suites.__main__ import parser\n"
         "from bench_suites.job import Job; from bench_suites.store import Store\n"
         "import subprocess; popen = subprocess.Popen\n"
         "def noted(*a, **k):\n"
-        "    p = popen(*a, **k); Path(sys.argv[2]).write_text(str(p.pid)); return p\n"
+        "    p = popen(*a, **k); Path(sys.argv[2]).open('a').write(f'{p.pid} '); return p\n"
         "supervise.subprocess.Popen = noted\n"
         "jobs = [Job('odd', m, ('eager',), repeat=1) for m in ('works', 'hangs')]\n"
         "args = parser().parse_args(['run', 'timm'])\n"
         "print(run.run_all(jobs, Store(Path(sys.argv[1])), args))\n"
     )
-    command = [sys.executable, "-c", script, str(tmp_path), str(worker)]
+    command = [sys.executable, "-c", script, str(tmp_path), str(workers)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     deadline = time.monotonic() + 60
-    while not (store.rows() and worker.exists()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    first = worker.read_text()
-    while worker.read_text() in ("", first) and time.monotonic() < deadline:
+    while not (store.rows() and len(workers.read_text().split()) == 2) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=30)
     assert output.strip() == "True"
     assert [row["job"]["model"] for row in store.rows()] == ["works"]
+    _, last = workers.read_text().split()
     with pytest.raises(ProcessLookupError):
-        os.kill(int(worker.read_text()), 0)
+        os.kill(int(last), 0)
 
 
 def test_shards_part_the_models_and_filters_choose() -> None:
