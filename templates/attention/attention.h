@@ -26,6 +26,7 @@ inline constexpr int kManyRows = -1, kAnyRows = 0;
 
 template <class Micro, class T, class MaskElement, bool causal, Empty empty, bool dropped, int few>
 class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
+  static_assert(!dropped || few == kManyRows);
   using Base = Problem<T, MaskElement, causal, empty, dropped>;
   using Base::kChanged, Base::kMasked, Base::kSummed;
   using Element = typename Micro::Element;
@@ -45,7 +46,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
     if constexpr (few > 0) {
       Decode<Base, few>(*this).run(limit, change);
     } else {
-      if constexpr (few == kAnyRows && !dropped) {
+      if constexpr (few == kAnyRows) {
         if (Decode<Base, 0>::takes(sizes)) return Decode<Base, 0>(*this).run(limit, change);
       }
       in_blocks(limit, change);

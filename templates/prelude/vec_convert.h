@@ -202,7 +202,7 @@ inline Reg<uint32_t> bf16_bits(Reg<float> a) {
   return plain_bf16_bits(_mm512_fixupimm_ps(a, a, _mm512_set1_epi32(0x33), 0));  // NaN becomes the processor's own
 }
 #else
-// As with AVX-512; `halves` takes any NaN and gives it its own bits.
+// As with AVX-512, for NaN with a low half of zeros; `halves` takes any NaN and gives it its own bits.
 inline Reg<uint32_t> plain_halves(Reg<float> a) {
   const auto bits = (Reg<uint32_t>)a;
   return bits + 0x7fffu + ((bits >> 16) & 1u);
