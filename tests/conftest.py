@@ -66,6 +66,14 @@ def fresh_torch() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+@pytest.fixture(autouse=True)
+def no_compile_without_what_is_prebuilt(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """What is prebuilt and does not serve is given up with a warning, which nobody reads in a test that passes."""
+    yield
+    said = [record.getMessage() for when in ("setup", "call") for record in caplog.get_records(when)]
+    assert not [text for text in said if "works only without what was prebuilt" in text]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Which generations of CPUs the micro kernels ran for, were compiled for only, or neither: tests of the manifest
     leave it in the properties of their reports, which come from other processes too."""

@@ -15,12 +15,12 @@ from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.source import HEAD, named
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
-from inductor_cpu.ir.attention import ATTENTION_KERNELS
+from inductor_cpu.ir.attention import ATTENTION_KERNELS, AttentionKernel
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Scored
 from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.nodes import Attention, AttentionBackward
-from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.ir.plan import Instance, KernelSource
 from inductor_cpu.targets.cpu import Target
 
 _SPACE = "icpu::attention"
@@ -82,7 +82,8 @@ def generate_attention(
     with writer.block(HEAD):
         empty = "kNan" if node.nan_rows else "kZero"
         flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}, {_few(step)}"
-        writer.line(f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
+        solver = f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}>"
+        writer.line(f"{solver} kernel{{}};")
         given = _begin(node, writer)
         for name, kind in (("out", element), ("log_sums", "float"))[: len(node.outputs)]:
             writer.line(f"kernel.{name} = {given.tensor(kind)};")
@@ -96,12 +97,9 @@ def generate_attention(
             writer.line(f"kernel.blocks.rows = {given.number()}, kernel.blocks.keys = {given.number()};")
         if isinstance(step, Scored):
             _emit_scores(step, given, writer, choices)
-            writer.line(f"kernel.run({choices.most_threads}, change);")
-            writer.line("return status.bits();")
-        else:
-            writer.line(f"kernel.run({choices.most_threads});")
-            writer.line("return 0;")
-    return named(writer.text(), f"icpu_{node.name}")
+        writer.line(f"{_SPACE}::run(kernel, {choices.most_threads});")
+        writer.line("return status.bits();" if isinstance(step, Scored) else "return 0;")
+    return named(writer.text(), f"icpu_{node.name}", [_instance(row, "attention.h", solver)])
 
 
 def generate_attention_backward(
@@ -115,15 +113,22 @@ def generate_attention_backward(
     writer.line('#include "../attention/backward.h"')
     with writer.block(HEAD):
         flags = f"{str(node.causal).lower()}, {_dropped(node)}"
-        writer.line(f"{_SPACE}::Backward<{_SPACE}::{row.code}, {element}, {mask}, {flags}> kernel{{}};")
+        solver = f"{_SPACE}::Backward<{_SPACE}::{row.code}, {element}, {mask}, {flags}>"
+        writer.line(f"{solver} kernel{{}};")
         given = _begin(node, writer)
         for name in ("grad_q", "grad_k", "grad_v", "all_slopes")[: len(node.outputs)]:
             writer.line(f"kernel.{name} = {given.tensor(element)};")
         names = ("grad_out", "q", "k", "v", "out", "log_sums", *(("mask",) if node.mask is not None else ()), "kept")
         _emit_operands(node, names, {"log_sums": "float", "mask": mask}, element, given, writer)
-        writer.line(f"kernel.run({choices.most_threads});")
+        writer.line(f"{_SPACE}::run(kernel, {choices.most_threads});")
         writer.line("return 0;")
-    return named(writer.text(), f"icpu_{node.name}")
+    return named(writer.text(), f"icpu_{node.name}", [_instance(row, "backward.h", solver)])
+
+
+def _instance(row: AttentionKernel, header: str, solver: str) -> Instance:
+    """The function of the templates that runs a kernel of this class, in `header`."""
+    headers = (f"../attention/{row.header}", f"../attention/{header}")
+    return Instance(headers, f"void {_SPACE}::run<{solver}>(const {solver}&, int)")
 
 
 def _begin(node: Attention | AttentionBackward, writer: Writer) -> _Given:
@@ -210,5 +215,7 @@ def _emit_scores(step: Scored, given: _Given, writer: Writer, choices: Choices) 
             writer.line(f"const int64_t n{number} = {given.number()};")
     writer.line("icpu::Status status;")
     block = ", ".join(f"const int64_t n{kernel.sizes.index(size)}" for size in step.block)
-    with writer.block(f"const auto change = [&]({block}, float* const p{scores}) ICPU_INLINE", "};"):
+    with writer.block(f"const auto changed = [&]({block}, float* const p{scores})", "};"):
         Loops(Facts(kernel, choices.tiling), writer, choices).emit()
+    writer.line(f"const {_SPACE}::Change change(changed);")
+    writer.line("kernel.change = &change;")

@@ -9,7 +9,7 @@ from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.empty import return_if_empty
 from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.pairs import as_pairs
-from inductor_cpu.codegen.product import emit_product, headers_of
+from inductor_cpu.codegen.product import emit_product, headers_of, instance_of
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.records import as_records
 from inductor_cpu.codegen.scalar import HEADERS, LOW_HEADERS
@@ -23,7 +23,7 @@ from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Scalar, Scan
 from inductor_cpu.ir.ops import LOW_PRECISION
-from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.ir.plan import Instance, KernelSource
 from inductor_cpu.targets.cpu import Target
 
 DEFAULT = Choices()
@@ -55,7 +55,7 @@ def generate(kernel: Kernel, target: Target, choices: Choices = DEFAULT) -> Kern
         else:
             emit_product(kernel.product, loops, writer, choices)
         writer.line("return status.bits();" if loops.values.needs_status else "return 0;")
-    return named(writer.text(), kernel.label)
+    return named(writer.text(), kernel.label, instances(kernel))
 
 
 def check_kernel(kernel: Kernel, target: Target) -> None:
@@ -66,6 +66,11 @@ def check_kernel(kernel: Kernel, target: Target) -> None:
         raise InternalError(STAGE, f"{kernel.label}: {kernel.vector.lanes} lanes on {target.isa.name}")
     if kernel.vector.loop not in (*kernel.outer, *kernel.inner):
         raise InternalError(STAGE, f"{kernel.label}: the vectorized loop {kernel.vector.loop} is not one of its loops")
+
+
+def instances(kernel: Kernel) -> list[Instance]:
+    """The templates' functions that the kernel calls."""
+    return [] if kernel.product is None else [instance_of(kernel.product)]
 
 
 def headers(kernel: Kernel) -> list[str]:

@@ -11,8 +11,11 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.ir.kernel import Product
 from inductor_cpu.ir.loop_nest import View
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel
 from inductor_cpu.ir.nodes import Patches
+from inductor_cpu.ir.plan import Instance
+
+_SPACE = "icpu::gemm"
 
 #: The templates of convolutions: windows that are copied, and shifted images.
 _WINDOWS = ("../gemm/patches.h", "../gemm/shifted.h")
@@ -26,12 +29,36 @@ def headers_of(product: Product) -> list[str]:
     if isinstance(product.a, View):
         around = [_BATCH] if _is_batch(product) else []
     else:
-        around = [_WINDOWS[product.a.pieces.count > 1]]
-    return [*around, f"../gemm/{MICRO_KERNELS[product.micro_kernel].header}"]
+        around = [_WINDOWS[_is_shifted(product)]]
+    return [*around, _header(MICRO_KERNELS[product.micro_kernel])]
+
+
+def _header(micro: MicroKernel) -> str:
+    return f"../gemm/{micro.header}"
+
+
+def instance_of(product: Product) -> Instance:
+    """The template's loops around the micro kernel, which call the kernel's own code by reference."""
+    micro = MICRO_KERNELS[product.micro_kernel]
+    kind, sums = f"{_SPACE}::{micro.code}", f"const {_SPACE}::Epilogue<{ELEMENT[micro.total]}>&"
+    rest = f"const {kind}::Weight*, int"
+    headers = [_header(micro)]
+    if _is_shifted(product):
+        headers = headers_of(product)
+        given = f"const {_SPACE}::Patches&, const {ELEMENT[micro.dtype]}*, int64_t, bool, int64_t"
+        declaration = f"void {_SPACE}::convolve<{kind}>({given}, {rest}, {sums})"
+    else:
+        pack = f"const {_SPACE}::Pack<{kind}::Element>&"
+        declaration = f"void {_SPACE}::multiply<{kind}>(const {_SPACE}::Sizes&, {rest}, {pack}, {sums})"
+    return Instance(tuple(headers), declaration)
 
 
 def _is_batch(product: Product) -> bool:
     return isinstance(product.a, View) and len(product.a.sizes) == 3
+
+
+def _is_shifted(product: Product) -> bool:
+    return isinstance(product.a, Patches) and product.a.pieces.count > 1
 
 
 def emit_product(
@@ -40,7 +67,7 @@ def emit_product(
     """Write the call: sizes, packing of the first operand, and the epilogue with the kernel's loops. bounds: names of
     the first row and of the row after the last one, in one thread, if not all are wanted."""
     values, micro = loops.values, MICRO_KERNELS[product.micro_kernel]
-    kind = f"icpu::gemm::{micro.code}"
+    kind = f"{_SPACE}::{micro.code}"
     *batch, rows, depth = (values.expr(size) for size in product.a.sizes)
     view = product.a if isinstance(product.a, View) else product.a.image
     b = values.address(product.b, product.columns * 0)
@@ -50,16 +77,16 @@ def emit_product(
     writer.line(f"const {ELEMENT[micro.dtype]}* const a = {values.address(view.buffer, view.offset)};")
     writer.line(f"const int64_t rows = {rows}, columns = {values.expr(product.columns)}, depth = {depth};")
     if isinstance(product.a, Patches):
-        writer.line(f"const icpu::gemm::Patches windows{{{_windows(product.a, values)}}};")
-    if isinstance(product.a, Patches) and product.a.pieces.count > 1:
+        writer.line(f"const {_SPACE}::Patches windows{{{_windows(product.a, values)}}};")
+    if isinstance(product.a, Patches) and _is_shifted(product):
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"
-        call = f"icpu::gemm::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"
+        call = f"{_SPACE}::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"
     elif batch:
         _emit_pack(product, kind, values, writer, bounds)
-        call = f"icpu::gemm::multiply_batch<{kind}>({batch[0]}, {{rows, columns, depth}}, {b}, {threads}, pack"
+        call = f"{_SPACE}::multiply_batch<{kind}>({batch[0]}, {{rows, columns, depth}}, {b}, {threads}, pack"
     else:
         _emit_pack(product, kind, values, writer, bounds)
-        call = f"icpu::gemm::multiply<{kind}>({{rows, columns, depth}}, {b}, {threads}, pack"
+        call = f"{_SPACE}::multiply<{kind}>({{rows, columns, depth}}, {b}, {threads}, pack"
     row = "row" if bounds is None else "place"
     head = f"{call}, [&](const int64_t {row}, const int64_t height, const int64_t panel, const int64_t width, "
     head += f"const {ELEMENT[micro.total]}* block) ICPU_INLINE"

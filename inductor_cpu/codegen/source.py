@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
-from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.ir.plan import Instance, KernelSource
 
 _PLACEHOLDER = "icpu_kernel"
 
@@ -12,7 +13,7 @@ _PLACEHOLDER = "icpu_kernel"
 HEAD = f'extern "C" int64_t {_PLACEHOLDER}(void* const* buffers, const int64_t* sizes)'
 
 
-def named(text: str, label: str) -> KernelSource:
+def named(text: str, label: str, instances: Iterable[Instance] = ()) -> KernelSource:
     """A kernel under the hash of its text, which has `HEAD` in it: equal texts share a symbol. label: for people."""
     symbol = "icpu_" + hashlib.sha256(text.encode()).hexdigest()[:24]
-    return KernelSource(symbol, label, text.replace(_PLACEHOLDER, symbol))
+    return KernelSource(symbol, label, text.replace(_PLACEHOLDER, symbol), tuple(dict.fromkeys(instances)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.cxx import ELEMENT
 from inductor_cpu.codegen.empty import return_if_empty
-from inductor_cpu.codegen.kernel import DEFAULT, check_kernel, comment, headers
+from inductor_cpu.codegen.kernel import DEFAULT, check_kernel, comment, headers, instances
 from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.product import emit_product
 from inductor_cpu.codegen.raw import as_bits
@@ -63,7 +63,7 @@ def generate_strips(strips: Strips, target: Target, choices: Choices = DEFAULT) 
                 for number, kernel in enumerate(kernels):
                     _turn(strips, number, kernel, writer, choices)
         writer.line("return status.bits();" if fails else "return 0;")
-    return named(writer.text(), strips.label)
+    return named(writer.text(), strips.label, (one for kernel in strips.kernels for one in instances(kernel)))
 
 
 def _declare_local(strips: Strips, kernels: list[Kernel], writer: Writer) -> None:

@@ -240,10 +240,23 @@ class ExecutionPlan:
 
 
 @dataclass(frozen=True)
+class Instance:
+    """A function template with its arguments, which kernels with different text call: it can be compiled once for all.
+
+    headers: what declares it, relative to the folder of the prelude; declaration: its C++, without `template` before
+    and a semicolon behind it. The function is not inline: C++ compiles inline ones in each unit again."""
+
+    headers: tuple[str, ...]
+    declaration: str
+
+
+@dataclass(frozen=True)
 class KernelSource:
     """One C++ kernel. `symbol` is `icpu_` and a content hash, so equal kernels share a symbol; `code` is the complete
-    definition of that extern "C" function (without includes: the prelude comes first); `label` is for people."""
+    definition of that extern "C" function, with the headers that it needs besides the prelude; `label` is for people;
+    `instances` are of the templates that it calls."""
 
     symbol: str
     label: str
     code: str
+    instances: tuple[Instance, ...] = ()

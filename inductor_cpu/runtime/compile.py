@@ -16,7 +16,14 @@ from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
 from inductor_cpu.runtime.diagnosis import TimeLimitError, run_compiler
 from inductor_cpu.runtime.loading import loader_path
-from inductor_cpu.runtime.prebuilt import Builder, Prebuilt, discard_prebuilt, usable_prebuilt
+from inductor_cpu.runtime.prebuilt import (
+    Builder,
+    Prebuilt,
+    declarations,
+    discard_prebuilt,
+    object_file,
+    usable_prebuilt,
+)
 from inductor_cpu.runtime.process import Cancelled, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
@@ -165,25 +172,33 @@ def _build_unit(
     with cache.lock(library.name, processes.check), cache.scratch() as scratch:
         if all(cache.library_of_kernel(key) == library for key in unit) and cache.is_sound(library):
             return  # another process made it while we waited
-        source, output = scratch / f"{library.stem}.cpp", scratch / library.name
-        cache.write_text(source, "\n".join(f"// {_comment(s.label)}\n{s.code}" for s in unit.values()))
+        output, sources = scratch / library.name, list(unit.values())
         try:
-            _compile_unit(builder, prebuilt, source, output, processes)
+            _compile_unit(builder, prebuilt, sources, output, processes)
         except IcpuError as error:
             # A prebuilt file that went bad, or that another process deleted, is no reason to fail.
             if prebuilt == Prebuilt(builder.prelude) or isinstance(error, TimeLimitError):
                 raise
-            _compile_unit(builder, Prebuilt(builder.prelude), source, output, processes)
+            _compile_unit(builder, Prebuilt(builder.prelude), sources, output, processes)
             log.warning("a compile works only without what was prebuilt for %s; it is made again", prebuilt.header)
             discard_prebuilt(builder)
         cache.store(output, library)
         cache.record_kernels(list(unit), library)
 
 
-def _compile_unit(builder: Builder, prebuilt: Prebuilt, source: Path, output: Path, processes: ProcessGroup) -> None:
-    tools, include = builder.toolchain, builder.prelude.parent
-    command = tools.kernel_command(builder.target, prebuilt.header, include, source, output, prebuilt.stubs)
-    run_compiler(command, processes, builder.cache, source, output, tools.time_limit)
+def _compile_unit(
+    builder: Builder, prebuilt: Prebuilt, kernels: Sequence[KernelSource], output: Path, processes: ProcessGroup
+) -> None:
+    """One library from one source, which is written beside it."""
+    tools, cache, source = builder.toolchain, builder.cache, output.with_suffix(".cpp")
+    called = dict.fromkeys(instance for kernel in kernels for instance in kernel.instances)
+    instances = list(called) if prebuilt.instances else []
+    objects = [object_file(builder, prebuilt, instance, processes) for instance in instances]
+    texts = [f"// {_comment(kernel.label)}\n{kernel.code}" for kernel in kernels]
+    cache.write_text(source, "\n".join([declarations(instances), *texts]))
+    include = builder.prelude.parent
+    command = tools.kernel_command(builder.target, prebuilt.header, include, source, output, prebuilt.stubs, objects)
+    run_compiler(command, processes, cache, source, output, tools.time_limit)
 
 
 def _comment(label: str) -> str:

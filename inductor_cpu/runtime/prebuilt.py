@@ -1,20 +1,28 @@
-"""What is built once and makes every later compile shorter: the precompiled prelude, stand-ins for libraries.
+"""What is built once and makes every later compile shorter: the precompiled prelude, stand-ins for libraries, and the
+functions of templates that many kernels call.
 
 Kernels call functions of torch's library (SLEEF's) and of the C++ library, so that their own libraries have to name
 both. All that the linker takes from them are their names, and reading torch's hundreds of MB takes as long as compiling
-a small kernel, the C++ library's symbols a fifth of that: empty libraries of these names do as well. All lie in one
-folder of the cache, and a compile does without what is missing.
+a small kernel, the C++ library's symbols a fifth of that: empty libraries of these names do as well.
+
+The loops of a matrix product or of attention take three quarters and more of the time to compile a kernel that calls
+them, and are the same in all: they become object files, one for each instance of a template, which kernels are linked
+with. Each is made when it is first needed, once the prelude is precompiled: before, to read that for another file takes
+as long as the instance does.
+
+All lie in one folder of the cache, and a compile does without what is missing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from inductor_cpu import paths
+from inductor_cpu.ir.plan import Instance
 from inductor_cpu.runtime.cache import KernelCache, content_key
 from inductor_cpu.runtime.diagnosis import run_compiler
 from inductor_cpu.runtime.process import ProcessGroup
@@ -47,10 +55,12 @@ class Builder:
 @dataclass(frozen=True)
 class Prebuilt:
     """What a compile makes use of. `header`: the one that kernels include first, with its precompiled form beside it,
-    else the prelude itself. `stubs`: the stand-ins for libraries; none for the libraries themselves."""
+    else the prelude itself. `stubs`: the stand-ins for libraries; none for the libraries themselves. `instances`:
+    whether those of templates are compiled by themselves."""
 
     header: Path
     stubs: tuple[Path, ...] = ()
+    instances: bool = False
 
 
 _CHECKED: set[Path] = set()
@@ -60,15 +70,18 @@ _CHECKED: set[Path] = set()
 def usable_prebuilt(builder: Builder) -> Prebuilt:
     """What there is, and is sound."""
     header, stubs = prelude_header(builder), _stubs(builder)
+    precompiled = _is_usable(builder.cache, builder.toolchain.precompiled(header))
     return Prebuilt(
-        header if _is_usable(builder.cache, builder.toolchain.precompiled(header)) else builder.prelude,
+        header if precompiled else builder.prelude,
         stubs if all(_is_usable(builder.cache, stub) for stub in stubs) else (),
+        instances=precompiled,
     )
 
 
 def discard_prebuilt(builder: Builder) -> None:
     """Delete all of it, to be made again."""
-    for made in (builder.toolchain.precompiled(prelude_header(builder)), *_stubs(builder)):
+    header = prelude_header(builder)
+    for made in (builder.toolchain.precompiled(header), *_stubs(builder), *header.parent.glob("*.o")):
         _CHECKED.discard(made)
         builder.cache.discard(made)
 
@@ -96,6 +109,33 @@ def prebuild(builder: Builder, processes: ProcessGroup) -> None:
         command = tools.header_command(builder.target, header, builder.prelude.parent, scratch / made.name)
         _make(builder, processes, made, header, command)
         builder.cache.prune_headers(keep=builder.key)
+
+
+def declarations(instances: Iterable[Instance]) -> str:
+    """What a unit begins with for the compiler to take these from object files."""
+    headers = dict.fromkeys(header for instance in instances for header in instance.headers)
+    lines = [_include(header) for header in headers]
+    return "".join([*lines, *(f"extern template {instance.declaration};\n" for instance in instances)])
+
+
+def object_file(builder: Builder, prebuilt: Prebuilt, instance: Instance, processes: ProcessGroup) -> Path:
+    """The object file of an instance, built if it is not there, sound. Raises InternalError if it does not build."""
+    cache, tools = builder.cache, builder.toolchain
+    path = cache.header_folder(builder.key) / f"{content_key(*instance.headers, instance.declaration)}.o"
+    with cache.lock(f"{builder.key}-{path.name}", processes.check), cache.scratch() as scratch:
+        if not _is_usable(cache, path):
+            source, output = scratch / "instance.cpp", scratch / path.name
+            cache.write_text(source, "".join(map(_include, instance.headers)) + f"template {instance.declaration};\n")
+            include = builder.prelude.parent
+            command = tools.object_command(builder.target, prebuilt.header, include, source, output)
+            run_compiler(command, processes, cache, source, output, tools.time_limit)
+            cache.store(output, path)
+            _CHECKED.add(path)
+    return path
+
+
+def _include(header: str) -> str:
+    return f'#include "{header}"\n'
 
 
 def _make(builder: Builder, processes: ProcessGroup, path: Path, source: Path, command: Sequence[str]) -> None:

@@ -117,29 +117,34 @@ class Toolchain:
         return (*SANITIZER_FLAGS, *(GCC_SANITIZER_FLAGS if self.family == "gcc" else ()))
 
     def kernel_command(
-        self, target: Target, header: Path, include: Path, source: Path, output: Path, stubs: Sequence[Path] = ()
+        self,
+        target: Target,
+        header: Path,
+        include: Path,
+        source: Path,
+        output: Path,
+        stubs: Sequence[Path] = (),
+        objects: Sequence[Path] = (),
     ) -> list[str]:
         """Build one library of kernels; `header` is included first, precompiled if that exists beside it. `stubs`:
-        libraries to link in the place of those in `stub_names`, one for each."""
+        libraries to link in the place of those in `stub_names`, one for each. `objects`: what it also consists of."""
+        libraries = self._stub_flags(stubs) if stubs else self.link_flags()
+        compiled = [*self._after_header(target, header, include), "-shared", "-o", str(output), str(source)]
+        return [*compiled, *map(str, objects), *libraries]
+
+    def object_command(self, target: Target, header: Path, include: Path, source: Path, output: Path) -> list[str]:
+        """Compile a part of libraries of kernels; header: as for them."""
+        return [*self._after_header(target, header, include), "-c", str(source), "-o", str(output)]
+
+    def _after_header(self, target: Target, header: Path, include: Path) -> list[str]:
+        """The compiler with what it must be told for everything that comes after the prelude."""
         precompiled = header.with_name(header.name + ".pch")
         use = (
             ["-include-pch", str(precompiled)]
             if self.family == "clang" and precompiled.exists()
             else ["-include", str(header)]
         )
-        return [
-            *self.command,
-            *self.kernel_flags(target),
-            *self.includes,
-            "-I",
-            str(include),
-            *use,
-            "-shared",
-            "-o",
-            str(output),
-            str(source),
-            *(self._stub_flags(stubs) if stubs else self.link_flags()),
-        ]
+        return [*self.command, *self.kernel_flags(target), *self.includes, "-I", str(include), *use]
 
     @property
     def stub_names(self) -> tuple[str, ...]:

@@ -36,26 +36,22 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   static constexpr int64_t kBlocks = Micro::kBlocks, kQueries = kBlocks * kBlock;
 
  public:
-  using Base::blocks, Base::fill, Base::k, Base::keep, Base::kept, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
+  using Base::blocks, Base::change, Base::fill, Base::k, Base::keep, Base::kept, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
 
-  // One kernel: the queries of all heads are shared among threads, kQueries at once. change(batch, head, first row, first key,
-  // rows, keys, leading dimension, scores): what becomes of a block of scores, with a MaskElement of
-  // `Changed` or `ChangedAndSummed`.
-  template <class Change = None>
-  void run(int limit, const Change& change = {}) const {
+  // One kernel: the queries of all heads are shared among threads, kQueries at once.
+  void run(int limit) const {
     if constexpr (few > 0) {
-      Decode<Base, few>(*this).run(limit, change);
+      Decode<Base, few>(*this).run(limit);
     } else {
       if constexpr (few == kAnyRows) {
-        if (Decode<Base, 0>::takes(sizes)) return Decode<Base, 0>(*this).run(limit, change);
+        if (Decode<Base, 0>::takes(sizes)) return Decode<Base, 0>(*this).run(limit);
       }
-      in_blocks(limit, change);
+      in_blocks(limit);
     }
   }
 
  private:
-  template <class Change>
-  void in_blocks(int limit, const Change& change) const {
+  void in_blocks(int limit) const {
     const int64_t blocks = ceil_div(sizes.rows, kQueries);
     const int64_t work = sizes.batch * sizes.heads * sizes.rows * sizes.keys * (sizes.depth + sizes.columns) / 32;
     parallel_for(sizes.batch * sizes.heads * blocks, 1, threads_for(work, 4000, limit), [&](int64_t begin, int64_t end) {
@@ -67,7 +63,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
         const int64_t shared = head / (sizes.heads / sizes.kv_heads);
         if (shared != head_of_keys) std::fill_n(buffers.packed, ceil_div(sizes.keys, kKeysAtOnce), false);
         head_of_keys = shared;
-        attend({head / sizes.heads, head % sizes.heads, first, std::min(kQueries, sizes.rows - first)}, buffers, change);
+        attend({head / sizes.heads, head % sizes.heads, first, std::min(kQueries, sizes.rows - first)}, buffers);
       }
     });
   }
@@ -118,8 +114,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
     }
   }
 
-  template <class Change>
-  void attend(const Queries& some, const Buffers& to, const Change& change) const {
+  void attend(const Queries& some, const Buffers& to) const {
     Running running[kQueries];
     Block blocks_of[kBlocks];
     const int64_t count = ceil_div(some.count, kBlock), all = std::min(round_up(sizes.keys, kColumns), kKeysAtOnce);
@@ -143,18 +138,16 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
         const int64_t last = block.first + block.rows;
         if (kChanged && !blocks.see(some.batch, some.head, block.first, last, begin, end)) block.keys = 0;
       }
-      meet(some, to, begin, end, blocks_of, count, change);
+      meet(some, to, begin, end, blocks_of, count);
     }
     for (int64_t n = 0; n < count; ++n) finish(some, blocks_of[n]);
   }
 
   // Blocks of queries and a block of keys.
-  template <class Change>
-  void meet(const Queries& some, const Buffers& to, int64_t begin, int64_t end, Block* blocks_of, int64_t count,
-            const Change& change) const {
+  void meet(const Queries& some, const Buffers& to, int64_t begin, int64_t end, Block* blocks_of, int64_t count) const {
     for (int64_t key = 0; key < end - begin; key += kColumns) {
       for (Block* block = blocks_of; block < blocks_of + count; ++block) {
-        if (key < block->keys) score(some, *block, to, begin, key, change);
+        if (key < block->keys) score(some, *block, to, begin, key);
       }
     }
     for (Block* block = blocks_of; block < blocks_of + count; ++block) {
@@ -174,14 +167,12 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   }
 
   // The scores of one block of queries and one panel of keys.
-  template <class Change>
-  void score(const Queries& some, const Block& block, const Buffers& to, int64_t begin, int64_t key,
-             const Change& change) const {
+  void score(const Queries& some, const Block& block, const Buffers& to, int64_t begin, int64_t key) const {
     const int64_t count = std::min(kColumns, block.keys - key), first = begin + key;
     if (kChanged && !blocks.see(some.batch, some.head, block.first, block.first + block.rows, first, first + count)) return;
     float* const scores = block.scores + key * kBlock;
     Micro::block(block.queries, to.keys + first * depth_(), scores, block.rows, count, sizes.depth, false);
-    if constexpr (kChanged) change(some.batch, some.head, block.first, first, block.rows, count, kColumns, scores);
+    if constexpr (kChanged) (*change)(some.batch, some.head, block.first, first, block.rows, count, kColumns, scores);
   }
 
   // The weights of one block of queries and of keys.

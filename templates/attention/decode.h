@@ -61,8 +61,7 @@ class Decode {
     return some && sizes.rows <= kMostOfHead && rows_of(sizes) <= kMostRows;
   }
 
-  template <class Change>
-  void run(int limit, const Change& change) const {
+  void run(int limit) const {
     const Sizes& sizes = p_.sizes;
     const int64_t heads = sizes.batch * sizes.kv_heads, total = heads * blocks_;
     if (keys_ == 0) return without_keys(heads);
@@ -78,7 +77,7 @@ class Decode {
           const int64_t head = unit / blocks_, block = unit % blocks_, count = std::min(blocks_ - block, stop - unit);
           const bool whole = count == blocks_;
           const State state = whole ? State(buffers.state, rows_) : piece(pieces, 2 * part + (block == 0));
-          attend(buffers, head, block * at_once_, std::min(keys_, (block + count) * at_once_), state, change);
+          attend(buffers, head, block * at_once_, std::min(keys_, (block + count) * at_once_), state);
           if (whole) finish(head, state);
           unit += count;
         }
@@ -148,9 +147,7 @@ class Decode {
   int64_t row_of(int64_t r) const { return r % p_.sizes.rows; }
 
   // The keys from `begin` to `end` of a head.
-  template <class Change>
-  void attend(const Buffers& to, int64_t shared, int64_t begin, int64_t end, const State& state,
-              const Change& change) const {
+  void attend(const Buffers& to, int64_t shared, int64_t begin, int64_t end, const State& state) const {
     const int64_t b = shared / p_.sizes.kv_heads, head = shared % p_.sizes.kv_heads;
     for (int64_t r = 0; r < padded_rows(); ++r) {  // the rows that fill up repeat the last one
       const int64_t own = std::min(r, rows_ - 1);
@@ -175,7 +172,7 @@ class Decode {
         float* const scores = to.scores + r * kKeys;
         if constexpr (P::kChanged) {
           const int64_t h = head_of(shared, r), row = row_of(r);
-          change(b, h, row, first, 1, keys, kKeys, scores);
+          (*p_.change)(b, h, row, first, 1, keys, kKeys, scores);
           p_.hide(b, h, row, 1, first, stop, [&](int64_t, int64_t key) -> float& { return scores[key]; });
         } else if constexpr (P::kMasked) {
           Rows::add_mask(scores, count, std::abs(p_.scale), p_.mask.at(b, head_of(shared, r), row_of(r)) + first,

@@ -50,6 +50,9 @@ struct Blocks {
 // In place of a mask: a function changes the scores.
 struct Changed {};
 
+// What becomes of a block of scores: (batch, head, first row, first key, rows, keys, leading dimension, scores).
+using Change = gemm::Callback<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float*>;
+
 // The same, and log_sums are a result of the program, not only what gradients are made from: they are of weights that are
 // not rounded.
 struct ChangedAndSummed : Changed {};
@@ -67,7 +70,8 @@ struct Problem {
   static constexpr bool kSummed = std::is_same_v<MaskElement, ChangedAndSummed>;
 
   Sizes sizes;
-  Blocks blocks;  // where scores are changed
+  Blocks blocks;  // where scores are changed,
+  const Change* change = nullptr;  // and how
   float scale;
   Tensor<const T> q, k, v;
   Tensor<const MaskElement> mask;
@@ -126,5 +130,11 @@ struct Problem {
     }
   }
 };
+
+// Runs a kernel. By itself, and not inline, so that it can be compiled once for all that call it (`Instance`, ir/plan.py).
+template <class Kernel>
+[[gnu::noinline]] void run(const Kernel& kernel, int limit) {
+  kernel.run(limit);
+}
 
 }  // namespace icpu::attention

@@ -68,8 +68,8 @@ inline T* aligned_scratch(int64_t count) {
   return reinterpret_cast<T*>((address + 63) / 64 * 64);
 }
 
-// A reference to a function object. The loops below call through it, for some rows of a block, so that a translation unit
-// has them once for all of its kernels: three times as fast to compile.
+// A reference to a function object. The loops below call through it, for some rows of a block, so that they are compiled
+// once for all kernels: as an `Instance` (ir/plan.py), or once in a translation unit.
 template <class... Args>
 class Callback {
  public:

@@ -13,9 +13,15 @@ import torch
 
 from inductor_cpu import paths
 from inductor_cpu.codegen.cxx import ELEMENT
+from inductor_cpu.codegen.product import instance_of
 from inductor_cpu.config import snapshot
+from inductor_cpu.ir.index import Sym, as_expr
+from inductor_cpu.ir.kernel import Product
+from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack
-from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.ir.nodes import Patches
+from inductor_cpu.ir.plan import Instance, KernelSource
+from inductor_cpu.ir.windows import Pieces
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
 from inductor_cpu.targets.blocking import blocking_for, definitions
@@ -115,11 +121,22 @@ def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
     known = subprocess.run([*base, "-fsyntax-only", "-x", "c++", "/dev/null"], text=True, capture_output=True)
     if known.returncode != 0:
         return f"this compiler has no {' '.join(wanted)}"
-    text = "\n".join(['#include "icpu.h"', *(source_of(row).code for row in rows)])
+    instances = [instance for row in rows for instance in instances_of(row)]
+    shared = [f'#include "{header}"' for instance in instances for header in instance.headers]
+    shared += [f"template {instance.declaration};" for instance in instances]
+    text = "\n".join(['#include "icpu.h"', *shared, *(source_of(row).code for row in rows)])
     command = [*base, *tools.includes, "-I", str(paths.prelude().parent), "-fsyntax-only", "-x", "c++", "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     return None
+
+
+def instances_of(row: MicroKernel) -> list[Instance]:
+    """What kernels with products by a row share: of matrices, and of images where it shifts these."""
+    one, name = as_expr(1), Sym("n", "value")
+    image = Patches(View("a", (one,) * 4, (one,) * 4, one), (3, 3), (1, 1), (1, 1), (1, 1), (one, one), Pieces(9, 1))
+    operands: list[View | Patches] = [View("a", (one, one), (one, one), one), *([image] if row.shifts else [])]
+    return [instance_of(Product(row.name, a, "b", one, "c", name, name, name, name)) for a in operands]
 
 
 def level(row: MicroKernel) -> str:
