@@ -39,5 +39,8 @@ def _retype(function: fx.GraphModule, dtypes: list[torch.dtype]) -> None:
     for node, dtype in zip(inputs, dtypes, strict=False):
         node.meta["val"] = fake(node).to(dtype)
     for node in function.graph.nodes:
-        if node.op == "call_function" and any(isinstance(fake(n), torch.Tensor) for n in node.all_input_nodes):
+        # A number that is read from a tensor, or computed from such, keeps its symbol.
+        if node.op != "call_function" or not isinstance(fake(node), torch.Tensor):
+            continue
+        if any(isinstance(fake(n), torch.Tensor) for n in node.all_input_nodes):
             node.meta["val"] = compute_fake(node.target, node.args, node.kwargs)

@@ -139,6 +139,26 @@ def test_one_compile_serves_all_sizes() -> None:
         torch.testing.assert_close(compiled(q, k, v), call("slopes of heads", q, k, v), rtol=1e-4, atol=1e-5)
 
 
+def test_a_number_that_changes_from_call_to_call_is_an_argument_of_the_kernel() -> None:
+    q, k, v = operands()
+
+    def capped(q: Tensor, k: Tensor, v: Tensor, cap: float, width: int) -> Tensor:
+        def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return torch.where((i - j).abs() < width, s * (cap * 2) + cap * (i - j), -cap)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result: Tensor = flex_attention(q, k, v, score_mod=score)
+        return result
+
+    run, reports = compile_counted(capped)
+    for cap, width in ((0.5, 7), (0.75, 7), (1.25, 9), (1.5, 11)):
+        exact = capped(q.double(), k.double(), v.double(), cap, width)
+        torch.testing.assert_close(run(q, k, v, cap, width).double(), exact, rtol=2e-5, atol=2e-5)
+    # Dynamo takes each number for a constant first, and for one that changes from its second value on.
+    assert [(len(report.kernels), len(report.externs)) for report in reports] == [(1, 0)] * 3
+
+
 @pytest.mark.parametrize("rows", [700, 1100])
 def test_blocks_of_keys_that_no_list_has_are_left_out(rows: int) -> None:
     """The keys of the first part may be among those left out, and a whole block of rows may see nothing."""
