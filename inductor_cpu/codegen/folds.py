@@ -52,8 +52,10 @@ def _gives_position(kind: str) -> bool:
 class Folds:
     """Writes the reductions and scans of one kernel: accumulators `acc<position>`, states `scan<position>_<phase>`."""
 
-    def __init__(self, facts: Facts, values: Values, writer: Writer) -> None:
+    def __init__(self, facts: Facts, values: Values, writer: Writer, alternates: bool) -> None:
+        """alternates: whether the loops have blocks of several units (`alternating.py`)."""
         self.facts, self.kernel, self.values, self.writer = facts, facts.kernel, values, writer
+        self._alternates = alternates
         self.horizontal = self.kernel.vector.loop in self.kernel.inner
 
     def reduce(self, position: int) -> Reduce:
@@ -98,6 +100,10 @@ class Folds:
             arguments.append(self.values.index(Index(self._flat_position(), self._position_type), vector=vector))
         if self.horizontal:
             arguments.append("lanes")
+        if self._alternates:
+            part = ", part" if unroll > 1 else ""
+            self.writer.line(f"icpu::add_units(acc{position}{part}, {', '.join(arguments)});")
+            return
         part = "[part]" if unroll > 1 else ""
         self.writer.line(f"acc{position}{part}.add({', '.join(arguments)});")
 

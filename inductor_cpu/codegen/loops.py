@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+from inductor_cpu.codegen.alternating import UNITS, alternates
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.divided import BOUNDS, Division
 from inductor_cpu.codegen.folds import Folds
@@ -50,11 +51,12 @@ class Loops:
         self._bounds = bounds if divided is None and across is None else BOUNDS  # of a loop, if not all of it is wanted
         self._bounded = 1 if across is None else facts.outer_level  # the level that this loop opens
         tile = None if choices.runs else facts.tile
+        self._alternates = alternates(facts)
         self._columns = tile is not None and goes_in_columns(facts.kernel, tile)
         self._pieces = () if piece or self._bounds else pieces_of(facts)
         tables = piece is None and divided is None and not self._pieces
         self.values = Values(facts, writer, choices, tables)
-        self._folds = Folds(facts, self.values, writer)
+        self._folds = Folds(facts, self.values, writer, self._alternates)
         self._rows = Rows(facts, self.values, writer)
         self._division = None if divided is None else Division(divided, facts, self.values, writer, self._define)
 
@@ -274,6 +276,8 @@ class Loops:
             return
         units = max(vertical_units(self.facts), pointwise_units(self.facts), units)
         function = "for_blocks" if units > 1 else "for_vectors"
+        if self._alternates:
+            function, units = "for_alternating", max(units, UNITS)
         arguments = f"<{max(units, unroll)}{self._ends(loop)}>"
         part = " part" if unroll > 1 else ""
         done = "" if until is None else f"[&] {{ return {until}; }}, "

@@ -50,6 +50,25 @@ inline ICPU_INLINE void for_blocks(int64_t begin, int64_t end, const Step& step)
   }
 }
 
+#if !defined(CPU_CAPABILITY_AVX512)
+// The same for loads and stores of bf16 alone, by blocks of two vectors: their even and their odd elements. A block has the
+// numbers `part` and part + 1.
+template <int Unroll, Ends ends = Ends::kTail, class Step>
+inline ICPU_INLINE void for_alternating(int64_t begin, int64_t end, const Step& step) {
+  static_assert(Unroll % 2 == 0);
+  int64_t i = begin;
+  if constexpr (Unroll > 2) {
+    for (; i + Unroll * kLanes <= end; i += Unroll * kLanes) {
+      [&]<int... block>(std::integer_sequence<int, block...>) ICPU_INLINE {
+        (step(i + 2 * block * kLanes, Alternating<2>{}, 2 * block), ...);
+      }(std::make_integer_sequence<int, Unroll / 2>{});
+    }
+  }
+  for (; i + 2 * kLanes <= end; i += 2 * kLanes) step(i, Alternating<2>{}, 0);
+  for_vectors<1, ends>(i, end, step);
+}
+#endif
+
 // One vector from `begin`, which may reach beyond `end`.
 template <class Step>
 inline ICPU_INLINE void with_lanes(int64_t begin, int64_t end, const Step& step) {

@@ -7,7 +7,7 @@
 #pragma once
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-#include "vec_convert.h"
+#include "vec_memory.h"
 #endif
 #include "scalar_math.h"
 
@@ -276,6 +276,24 @@ template <class V> using ArgMin32 = ArgAccumulator<V, false, int32_t>;
 template <template <class> class A, class T, class Lanes>
 inline A<value_t<T, Lanes::units>> accumulator(const Lanes&) {
   return {};
+}
+
+// Adds the units of a vector to one accumulator, or each to its own, from number `part` on.
+template <class A, class V, class Lanes>
+inline ICPU_INLINE void add_units(A& accumulator, const V& v, const Lanes& lanes) {
+  if constexpr (Lanes::units == 1) {
+    accumulator.add(v, lanes);
+  } else {
+    for (int u = 0; u < Lanes::units; ++u) accumulator.add(unit_of(v, u), Full<1>{});
+  }
+}
+template <class A, int N, class V, class Lanes>
+inline ICPU_INLINE void add_units(A (&accumulators)[N], int part, const V& v, const Lanes& lanes) {
+  if constexpr (Lanes::units == 1) {
+    accumulators[part].add(v, lanes);
+  } else {
+    for (int u = 0; u < Lanes::units; ++u) accumulators[part + u].add(unit_of(v, u), Full<1>{});
+  }
 }
 #endif
 

@@ -265,6 +265,18 @@ struct Full {
   Mask<U> mask() const { return splat<U>(true); }
 };
 
+// All lanes; in units 2 n and 2 n + 1 of a vector are the even and the odd elements of a part of memory. So only what knows
+// no order of lanes takes them: loads and stores of bf16, and functions of the elements.
+template <int U>
+struct Alternating {
+  static_assert(U % 2 == 0);
+  static constexpr int units = U;
+  static constexpr bool full = true;
+  template <class T>
+  auto vec(T a) const { return splat<U>(a); }
+  bool active(int) const { return true; }
+};
+
 struct Tail {
   static constexpr int units = 1;
   static constexpr bool full = false;

@@ -205,7 +205,9 @@ inline Reg<uint32_t> bf16_bits(Reg<float> a) {
 // As with AVX-512, for NaN with a low half of zeros; `halves` takes any NaN and gives it its own bits.
 inline Reg<uint32_t> plain_halves(Reg<float> a) {
   const auto bits = (Reg<uint32_t>)a;
-  return bits + 0x7fffu + ((bits >> 16) & 1u);
+  // Half of what is cut off, or one less where the last bit that stays is 0: ties then go to even ones.
+  const __m256 less = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fff)), half = _mm256_castsi256_ps(_mm256_set1_epi32(0x8000));
+  return bits + (Reg<uint32_t>)_mm256_blendv_ps(less, half, (__m256)(bits << 15));
 }
 inline Reg<uint32_t> halves(Reg<float> a) {
   const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));

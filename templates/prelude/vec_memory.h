@@ -330,6 +330,51 @@ inline void store_plain(bf16* p, const value_t<bf16, Lanes::units>& v, const Lan
 #endif
 }
 
+#if !defined(CPU_CAPABILITY_AVX512)
+// Even and odd elements: those of any other type have no such loads and stores.
+template <class T, int U>
+value_t<T, U> load(const T* p, const Alternating<U>& lanes) = delete;
+template <class T, int U>
+void store(T* p, const value_t<T, U>& v, const Alternating<U>& lanes) = delete;
+template <class T, int U>
+void store_rounded(T* p, const value_t<T, U>& v, const Alternating<U>& lanes) = delete;
+
+template <int U>
+inline Vec<float, U> load(const bf16* p, const Alternating<U>&) {
+  Vec<float, U> result;
+#pragma GCC unroll 8
+  for (int u = 0; u < U; u += 2) {
+    const auto words = (Reg<uint32_t>)_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + u * kLanes));
+    result.r[u] = (Reg<float>)(words << 16);
+    result.r[u + 1] = (Reg<float>)(words & 0xffff0000u);
+  }
+  return result;
+}
+
+// round(lane): a bf16 in the upper half.
+template <int U, class Round>
+inline ICPU_INLINE void store_alternating(bf16* p, const Vec<float, U>& v, const Round& round) {
+  constexpr int kOdd = 0xaa;
+#pragma GCC unroll 8
+  for (int u = 0; u < U; u += 2) {
+    const __m256i even = (__m256i)(round(v.r[u]) >> 16), odd = (__m256i)round(v.r[u + 1]);
+    store_words(p + u * kLanes, _mm256_blend_epi16(even, odd, kOdd));
+  }
+}
+template <int U>
+inline void store(bf16* p, const Vec<float, U>& v, const Alternating<U>&) {
+  store_alternating(p, v, halves);
+}
+template <int U>
+inline void store_plain(bf16* p, const Vec<float, U>& v, const Alternating<U>&) {
+  store_alternating(p, v, plain_halves);
+}
+template <int U>
+inline void store_rounded(bf16* p, const Vec<float, U>& v, const Alternating<U>&) {
+  store_alternating(p, v, bits_of_lanes);
+}
+#endif
+
 template <class T, class Lanes, class V = value_t<T, Lanes::units>>
 inline V load(const T* p, const Lanes& lanes, const Mask<Lanes::units>& mask, const V& fill) {
   const auto wanted = mask & lanes.mask();
