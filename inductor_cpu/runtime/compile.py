@@ -194,8 +194,8 @@ def _compile_unit(
     called = dict.fromkeys(instance for kernel in kernels for instance in kernel.instances)
     instances = list(called) if prebuilt.instances else []
     objects = [object_file(builder, prebuilt, instance, processes) for instance in instances]
-    texts = [f"// {_comment(kernel.label)}\n{kernel.code}" for kernel in kernels]
-    cache.write_text(source, "\n".join([declarations(instances), *texts]))
+    texts = "\n".join(f"// {_comment(kernel.label)}\n{kernel.code}" for kernel in kernels)
+    cache.write_text(source, declarations(instances) + texts)
     include = builder.prelude.parent
     command = tools.kernel_command(builder.target, prebuilt.header, include, source, output, prebuilt.stubs, objects)
     run_compiler(command, processes, cache, source, output, tools.time_limit)
