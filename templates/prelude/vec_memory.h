@@ -457,6 +457,7 @@ inline void around(T* p, const Lanes&, const Write& write) {
 
 // Asks for the cache lines of a vector at an index: to read it soon, or in a while, or to write it soon. The index may lie
 // beyond the memory.
+// Inlined in any case: a call of a function that only asks for memory has no effect that the compiler would have to keep.
 template <class T, class Lanes>
 inline uintptr_t place_of(const T* p, int64_t index, const Lanes&, int line) {
   return reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(index) * sizeof(T) + static_cast<uintptr_t>(line) * 64;
@@ -465,21 +466,21 @@ template <class T, class Lanes>
 inline constexpr int lines_of = (Lanes::units * kLanes * int(sizeof(T)) + 63) / 64;
 
 template <class T, class Lanes>
-inline void fetch(const T* p, int64_t index, const Lanes& lanes) {
+inline ICPU_INLINE void fetch(const T* p, int64_t index, const Lanes& lanes) {
 #pragma GCC unroll 8
   for (int line = 0; line < lines_of<T, Lanes>; ++line) {
     __builtin_prefetch(reinterpret_cast<const void*>(place_of(p, index, lanes, line)));
   }
 }
 template <class T, class Lanes>
-inline void fetch_far(const T* p, int64_t index, const Lanes& lanes) {
+inline ICPU_INLINE void fetch_far(const T* p, int64_t index, const Lanes& lanes) {
 #pragma GCC unroll 8
   for (int line = 0; line < lines_of<T, Lanes>; ++line) {
     __builtin_prefetch(reinterpret_cast<const void*>(place_of(p, index, lanes, line)), 0, 2);
   }
 }
 template <class T, class Lanes>
-inline void fetch_to_write(const T* p, int64_t index, const Lanes& lanes) {
+inline ICPU_INLINE void fetch_to_write(const T* p, int64_t index, const Lanes& lanes) {
 #pragma GCC unroll 8
   for (int line = 0; line < lines_of<T, Lanes>; ++line) {
     asm volatile("prefetchw %0" : : "m"(*reinterpret_cast<const char*>(place_of(p, index, lanes, line))));

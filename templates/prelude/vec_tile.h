@@ -172,12 +172,12 @@ inline ICPU_INLINE void put_tile_row(T* tile, int64_t row, const value_t<T>& v) 
 
 // Asks for the cache lines of each lane's row: index + lane * stride, which may lie beyond the memory.
 template <class T, class Lanes>
-inline void fetch_tile(const T* p, int64_t index, int64_t stride, const Lanes& lanes) {
+inline ICPU_INLINE void fetch_tile(const T* p, int64_t index, int64_t stride, const Lanes& lanes) {
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) fetch(p, index + i * stride, lanes);
 }
 template <class T, class Lanes>
-inline void fetch_tile_to_write(const T* p, int64_t index, int64_t stride, const Lanes& lanes) {
+inline ICPU_INLINE void fetch_tile_to_write(const T* p, int64_t index, int64_t stride, const Lanes& lanes) {
 #pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) fetch_to_write(p, index + i * stride, lanes);
 }

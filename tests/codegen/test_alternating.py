@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +16,8 @@ from inductor_cpu.codegen.generate import generate
 from inductor_cpu.ir.index import ZERO, as_expr, loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel, Phase
 from inductor_cpu.ir.loop_nest import Scan
+from inductor_cpu.paths import prelude
+from inductor_cpu.runtime.toolchain import find_toolchain
 
 from .build import BF16, BOOL, F16, F32, Build
 from .harness import Library, available, target
@@ -177,3 +181,23 @@ def test_rows_whose_results_have_an_order_or_stop_early_do_without(kind: str) ->
     b.store("G", of(row), last, "uniform")
     kernel = b.kernel("avx2", (row,), (element,), element, [Phase((last,), ())], sizes=(N,))
     assert not alternates(Facts(kernel))
+
+
+def test_what_asks_for_memory_ahead_stays_in_long_steps(tmp_path: Path) -> None:
+    # A function that only asks has no effect: where it is not inlined early, compilers leave the call out.
+    if "avx2" not in available():
+        pytest.skip("this CPU has no AVX2")
+    row, element = loop_var("i", of(N)), loop_var("r", as_expr(32000))
+    b = Build()
+    x = b.cast(b.load("A", of(row) * 32000 + of(element), BF16), F32)
+    most = b.reduce("fmax", x)
+    total = b.reduce("sum", b.op("low_exp", b.op("sub", x, most)))
+    b.store("G", of(row), total, "uniform")
+    phases = [Phase((most,), ()), Phase((total,), ())]
+    source = generate(b.kernel("avx2", (row,), (element,), element, phases, work=100, sizes=(N,)), target("avx2"))
+    (tmp_path / "kernel.cpp").write_text(source.code)
+    names = tmp_path / "kernel.cpp", tmp_path / "kernel.s"
+    command = find_toolchain().object_command(target("avx2"), prelude(), prelude().parent, *names)
+    subprocess.run(["-S" if word == "-c" else word for word in command], check=True)
+    assert "fetch" in source.code
+    assert "prefetch" in names[1].read_text()
