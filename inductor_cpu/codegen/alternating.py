@@ -14,6 +14,8 @@ from __future__ import annotations
 import torch
 
 from inductor_cpu.codegen.analysis import Facts, size_of
+from inductor_cpu.codegen.tuning import vertical_units
+from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan
 from inductor_cpu.ir.scatter import is_scatter
 
@@ -32,12 +34,12 @@ _LONG_BODY = 40
 
 def alternates(facts: Facts) -> bool:
     """Whether no value of a kernel tells where its lane is: all that differs between lanes comes from bf16 side by
-    side, and goes there, or into a reduction over the lanes."""
+    side, and goes there, or into a reduction."""
     kernel = facts.kernel
     loop = kernel.vector.loop
     if loop is None or kernel.vector.lanes != _LANES or facts.tile is not None or len(kernel.body) > _LONG_BODY:
         return False
-    if loop != (kernel.inner or kernel.outer)[-1] or kernel.product is not None or kernel.divided is not None:
+    if kernel.product is not None or kernel.divided is not None or not _in_whole_blocks(facts, loop):
         return False
     size = size_of(loop).as_int
     if size is not None and size < UNITS * _LANES:
@@ -45,6 +47,14 @@ def alternates(facts: Facts) -> bool:
     return all(_knows_no_order(facts, k) for k in range(len(kernel.body))) and all(
         _has_no_order(facts, access) for access in facts.access
     )
+
+
+def _in_whole_blocks(facts: Facts, loop: Sym) -> bool:
+    """Whether the vectorized loop is the innermost one, or, where lanes are results, goes by blocks."""
+    kernel = facts.kernel
+    if loop in kernel.inner or not kernel.inner:
+        return loop == (kernel.inner or kernel.outer)[-1]
+    return loop == kernel.outer[-1] and vertical_units(facts) % UNITS == 0
 
 
 def _knows_no_order(facts: Facts, position: int) -> bool:

@@ -82,8 +82,8 @@ def generate_attention(
     with writer.block(HEAD):
         empty = "kNan" if node.nan_rows else "kZero"
         flags = f"{str(node.causal).lower()}, {_SPACE}::Empty::{empty}, {_dropped(node)}, {_few(step)}"
-        solver = f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}>"
-        writer.line(f"{solver} kernel{{}};")
+        kernel_type = f"{_SPACE}::Attention<{_SPACE}::{row.code}, {element}, {mask}, {flags}>"
+        writer.line(f"{kernel_type} kernel{{}};")
         given = _begin(node, writer)
         for name, kind in (("out", element), ("log_sums", "float"))[: len(node.outputs)]:
             writer.line(f"kernel.{name} = {given.tensor(kind)};")
@@ -99,7 +99,7 @@ def generate_attention(
             _emit_scores(step, given, writer, choices)
         writer.line(f"{_SPACE}::run(kernel, {choices.most_threads});")
         writer.line("return status.bits();" if isinstance(step, Scored) else "return 0;")
-    return named(writer.text(), f"icpu_{node.name}", [_instance(row, "attention.h", solver)])
+    return named(writer.text(), f"icpu_{node.name}", [_instance(row, "attention.h", kernel_type)])
 
 
 def generate_attention_backward(
@@ -113,8 +113,8 @@ def generate_attention_backward(
     writer.line('#include "../attention/backward.h"')
     with writer.block(HEAD):
         flags = f"{str(node.causal).lower()}, {_dropped(node)}"
-        solver = f"{_SPACE}::Backward<{_SPACE}::{row.code}, {element}, {mask}, {flags}>"
-        writer.line(f"{solver} kernel{{}};")
+        kernel_type = f"{_SPACE}::Backward<{_SPACE}::{row.code}, {element}, {mask}, {flags}>"
+        writer.line(f"{kernel_type} kernel{{}};")
         given = _begin(node, writer)
         for name in ("grad_q", "grad_k", "grad_v", "all_slopes")[: len(node.outputs)]:
             writer.line(f"kernel.{name} = {given.tensor(element)};")
@@ -122,13 +122,13 @@ def generate_attention_backward(
         _emit_operands(node, names, {"log_sums": "float", "mask": mask}, element, given, writer)
         writer.line(f"{_SPACE}::run(kernel, {choices.most_threads});")
         writer.line("return 0;")
-    return named(writer.text(), f"icpu_{node.name}", [_instance(row, "backward.h", solver)])
+    return named(writer.text(), f"icpu_{node.name}", [_instance(row, "backward.h", kernel_type)])
 
 
-def _instance(row: AttentionKernel, header: str, solver: str) -> Instance:
+def _instance(row: AttentionKernel, header: str, kernel_type: str) -> Instance:
     """The function of the templates that runs a kernel of this class, in `header`."""
     headers = (f"../attention/{row.header}", f"../attention/{header}")
-    return Instance(headers, f"void {_SPACE}::run<{solver}>(const {solver}&, int)")
+    return Instance(headers, f"void {_SPACE}::run<{kernel_type}>(const {kernel_type}&, int)")
 
 
 def _begin(node: Attention | AttentionBackward, writer: Writer) -> _Given:

@@ -100,7 +100,7 @@ class Folds:
             arguments.append(self.values.index(Index(self._flat_position(), self._position_type), vector=vector))
         if self.horizontal:
             arguments.append("lanes")
-        if self._alternates:
+        if self._alternates and self.horizontal:
             part = ", part" if unroll > 1 else ""
             self.writer.line(f"icpu::add_units(acc{position}{part}, {', '.join(arguments)});")
             return

@@ -277,7 +277,9 @@ class Loops:
         units = max(vertical_units(self.facts), pointwise_units(self.facts), units)
         function = "for_blocks" if units > 1 else "for_vectors"
         if self._alternates:
-            function, units = "for_alternating", max(units, UNITS)
+            results = self.kernel.inner and loop in self.kernel.outer
+            function = "for_alternating_blocks" if results else "for_alternating"
+            units = max(units, UNITS)
         arguments = f"<{max(units, unroll)}{self._ends(loop)}>"
         part = " part" if unroll > 1 else ""
         done = "" if until is None else f"[&] {{ return {until}; }}, "

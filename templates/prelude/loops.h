@@ -67,6 +67,18 @@ inline ICPU_INLINE void for_alternating(int64_t begin, int64_t end, const Step& 
   for (; i + 2 * kLanes <= end; i += 2 * kLanes) step(i, Alternating<2>{}, 0);
   for_vectors<1, ends>(i, end, step);
 }
+
+// The same by blocks of U vectors, then of half as many, and so on, as for_blocks.
+template <int U, Ends ends = Ends::kTail, class Step>
+inline ICPU_INLINE void for_alternating_blocks(int64_t begin, int64_t end, const Step& step) {
+  int64_t i = begin;
+  for (; i + U * kLanes <= end; i += U * kLanes) step(i, Alternating<U>{}, 0);
+  if constexpr (U % 4 == 0) {
+    for_alternating_blocks<U / 2, ends>(i, end, step);
+  } else {
+    for_blocks<U / 2, ends>(i, end, step);
+  }
+}
 #endif
 
 // One vector from `begin`, which may reach beyond `end`.

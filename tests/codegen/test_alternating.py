@@ -166,6 +166,30 @@ def test_rows_that_are_kept_lie_as_their_blocks_do(isa: str, size: int) -> None:
     assert torch.equal(most, a.float().amax(1))
 
 
+@cache
+def columns(isa: str, size: int, rows: int) -> Kernel:
+    """Y = the sum of each column, Z = A less the column's mean; the columns are kept."""
+    lane, row = loop_var("i", as_expr(size)), loop_var("r", as_expr(rows))
+    b = Build()
+    x = b.cast(b.load("A", of(row) * size + of(lane), BF16), F32)
+    total = b.reduce("sum", x)
+    b.store("Y", of(lane), b.cast(total, BF16))
+    mean = b.op("div", total, b.const(rows, F32))
+    b.store("Z", of(row) * size + of(lane), b.cast(b.op("sub", x, mean), BF16))
+    return b.kernel(isa, (lane,), (row,), lane, [Phase((total,), ()), Phase((), (1,))], kept=(x,))
+
+
+@pytest.mark.parametrize(("size", "even"), [(16, True), (31, False), (64, True), (100, True), (136, True), (512, True)])
+def test_columns_are_summed_in_blocks_of_an_even_number_of_vectors(isa: str, size: int, even: bool) -> None:
+    kernel = columns(isa, size, 9)
+    assert alternates(Facts(kernel)) == (isa == "avx2" and even)
+    a = torch.randn(9, size).to(BF16)
+    y, z = torch.empty(size, dtype=BF16), torch.empty_like(a)
+    assert Library(isa, [kernel]).run(kernel, a, y, z) == 0
+    torch.testing.assert_close(y.double(), a.double().sum(0), rtol=2**-7, atol=1e-6)
+    torch.testing.assert_close(z.double(), a.double() - a.double().mean(0), rtol=2**-7, atol=1e-3)
+
+
 @pytest.mark.parametrize("kind", ["argmax", "any", "scan", "floats"])
 def test_rows_whose_results_have_an_order_or_stop_early_do_without(kind: str) -> None:
     row, element = loop_var("i", of(N)), loop_var("r", as_expr(64))
