@@ -24,9 +24,13 @@ BIAS = torch.randn(HEADS, ROWS, ROWS, generator=RANDOM)
 TABLE = torch.randn(2 * ROWS, HEADS, generator=RANDOM)
 DOCUMENT = torch.randint(0, 3, (ROWS,), generator=RANDOM).sort().values
 
-pytestmark = pytest.mark.skipif(
-    choose(torch.float32, detect()).kernel is None, reason="this CPU has no instruction set with an attention kernel"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        choose(torch.float32, detect()).kernel is None,
+        reason="this CPU has no instruction set with an attention kernel",
+    ),
+    pytest.mark.usefixtures("flex_by_operators"),
+]
 
 SCORES: dict[str, Callable[..., Any] | None] = {
     "unchanged": None,
@@ -78,6 +82,13 @@ def check(score: str, q: Tensor, k: Tensor, v: Tensor, kernels: int = 1, **kwarg
     assert error <= 1.5 * allowed + 2e-7
     if score == "infinities":  # rows without any key
         assert not result[:, :, ::3].any()
+
+
+def test_the_reference_is_eager_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, blocks = operands(), block_mask("window")
+    reference = call("slopes of heads", *given, block_mask=blocks)
+    monkeypatch.undo()
+    assert torch.equal(call("slopes of heads", *given, block_mask=blocks), reference)
 
 
 @pytest.mark.parametrize(("score", "mask"), FORMS)

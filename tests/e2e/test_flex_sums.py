@@ -18,9 +18,13 @@ from tests.e2e.test_flex import HEADS, block_mask, call, operands
 
 Tensor = torch.Tensor
 
-pytestmark = pytest.mark.skipif(
-    choose(torch.float32, detect()).kernel is None, reason="this CPU has no instruction set with an attention kernel"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        choose(torch.float32, detect()).kernel is None,
+        reason="this CPU has no instruction set with an attention kernel",
+    ),
+    pytest.mark.usefixtures("flex_by_operators"),
+]
 
 
 def both(score: str, q: Tensor, k: Tensor, v: Tensor, **kwargs: Any) -> tuple[Tensor, Tensor]:
