@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 
 from inductor_cpu.codegen.analysis import Facts, size_of
-from inductor_cpu.codegen.tuning import vertical_units
+from inductor_cpu.codegen.tuning import needs_alignment, vertical_units
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan
 from inductor_cpu.ir.scatter import is_scatter
@@ -45,7 +45,7 @@ def alternates(facts: Facts) -> bool:
     if size is not None and size < UNITS * _LANES:
         return False
     return all(_knows_no_order(facts, k) for k in range(len(kernel.body))) and all(
-        _has_no_order(facts, access) for access in facts.access
+        _has_no_order(facts, access) and not needs_alignment(facts, access, loop) for access in facts.access
     )
 
 

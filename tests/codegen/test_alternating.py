@@ -75,6 +75,12 @@ ORDERED: dict[str, Make] = {
     "positions": lambda b: b.store("Y", of(I), b.op("mul", two(b), b.cast(b.index(of(I)), BF16))),
     "strides": lambda b: b.store("Y", of(I), b.op("add", two(b), b.load("B", of(I) * 2, BF16, "strided"))),
     "reversed": lambda b: b.store("Y", of(I), b.op("add", two(b), b.load("B", of(N) - 1 - of(I), BF16, "strided"))),
+    "neighbours within a unit": lambda b: b.store(
+        "Y", of(I), b.op("add", two(b), b.load("B", of(I) // 8 * 10 + of(I) % 8, BF16, "gather"))
+    ),
+    "one number for a unit": lambda b: b.store(
+        "Y", of(I), b.op("add", two(b), b.load("B", of(I) // 8, BF16, "gather"))
+    ),
     "sums in memory": lambda b: b.store("Y", of(I), two(b), mode="add"),
     "sums in one place": lambda b: b.store("Y", ZERO, two(b), "uniform", mode="add"),
     "one number as floats": lambda b: b.store("Y", of(I), b.cast(scalar(b), F32)),
@@ -164,6 +170,20 @@ def test_rows_that_are_kept_lie_as_their_blocks_do(isa: str, size: int) -> None:
     less = a.double() - a.double().mean(1, keepdim=True)
     torch.testing.assert_close(y.double(), less * less.square().sum(1, keepdim=True), rtol=2**-7, atol=1e-3)
     assert torch.equal(most, a.float().amax(1))
+
+
+@pytest.mark.parametrize("width", [8, 16, 24])
+def test_rows_of_neighbours_with_gaps_are_summed_whole(isa: str, width: int) -> None:
+    row, element = loop_var("i", of(N)), loop_var("r", as_expr(48 * width))
+    b = Build()
+    place = of(row) * 1600 + of(element) // width * (width + 2) + of(element) % width
+    total = b.reduce("sum", b.cast(b.load("A", place, BF16, "gather"), F32))
+    b.store("G", of(row), total, "uniform")
+    kernel = b.kernel(isa, (row,), (element,), element, [Phase((total,), ())], sizes=(N,))
+    a, got = torch.randn(3, 1600).to(BF16), torch.empty(3)
+    assert Library(isa, [kernel]).run(kernel, a, got, sizes=[3]) == 0
+    wanted = a[:, : 48 * (width + 2)].reshape(3, 48, width + 2)[:, :, :width].double().sum((1, 2))
+    torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-4)
 
 
 @cache
