@@ -17,7 +17,7 @@ SANITIZE_ARGS ?= -q
 SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize sweep semantics
+.PHONY: help env demo test check fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize emulate sweep semantics
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -77,6 +77,9 @@ sweep: env ## PyTorch's operator database against eager: hours, goes on where it
 
 sanitize: env ## Tests under AddressSanitizer and UndefinedBehaviorSanitizer, red zones on (SANITIZE_ARGS: pytest's)
 	$(PY) -m tests.sanitize $(SANITIZE_ARGS)
+
+emulate: env ## Tests as on a CPU with AVX-512 and AMX, emulated where this one lacks them (EMULATE_ARGS: pytest's)
+	$(PY) -m tests.emulation $(EMULATE_ARGS)
 
 clean: ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

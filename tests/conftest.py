@@ -21,6 +21,7 @@ import bench_suites
 from inductor_cpu.runtime.cache import content_key
 from inductor_cpu.runtime.private import why_parents_unsafe
 from inductor_cpu.targets.cpu import LEVELS
+from tests.emulation.machine import VARIABLE, take_for_emulated
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -49,6 +50,9 @@ if (workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:
 # tests of interrupts would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if os.environ.get(VARIABLE):
+    take_for_emulated()
 
 # Declares torchvision's operators before any test imports timm.
 assert hasattr(torch.ops.torchvision, "nms"), bench_suites.torchvision_ops.__doc__

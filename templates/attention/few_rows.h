@@ -76,7 +76,7 @@ class FewRows {
   using T = typename P::Value;
 
  public:
-#if defined(__AVX512BF16__)
+#if defined(ICPU_AVX512_BF16)
   // Logarithms that are a result are of weights that are not rounded.
   using Values = std::conditional_t<std::is_same_v<T, bf16> && !P::kSummed, Dots, Floats<T>>;
 #else

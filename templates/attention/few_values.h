@@ -136,7 +136,7 @@ struct Floats {
   static void put_in_order(Reg<float> (&sum)[2]) { Pair<T>::put_in_order(sum); }
 };
 
-#if defined(__AVX512BF16__)
+#if defined(ICPU_AVX512_BF16)
 // Two products a lane, of values that are neighbours, and of one column of two keys.
 struct Dots {
   using Weight = bf16;

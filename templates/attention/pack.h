@@ -115,7 +115,7 @@ struct Packing {
   }
 };
 
-#if defined(__AVX512BF16__)
+#if defined(ICPU_AVX512_BF16)
 // The packing for tiles of bf16, which its dot products read as well.
 template <class Micro>
 struct Packing<Micro, bf16, bf16> {

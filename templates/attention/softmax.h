@@ -238,7 +238,7 @@ struct Softmax {
           std::memcpy(place, &value, sizeof(value));
         }
       } else {
-#if defined(__AVX512BF16__)
+#if defined(ICPU_AVX512_BF16)
         const auto left = static_cast<__mmask32>(keys - key < 32 ? (1u << (keys - key)) - 1 : ~0u);
         const __m256i bytes = _mm256_maskz_loadu_epi8(left, kept);
         const __m512i value = _mm512_maskz_mov_epi16(_mm256_test_epi8_mask(bytes, bytes), _mm512_load_si512(weights));
@@ -260,7 +260,7 @@ struct Softmax {
         sums[v] += weight[v];
       }
     } else {
-#if defined(__AVX512BF16__)
+#if defined(ICPU_AVX512_BF16)
       const __m512bh rounded = _mm512_cvtne2ps_pbh(weight[1], weight[0]);
       _mm512_store_si512(to, (__m512i)rounded);
       sums[0] = _mm512_dpbf16_ps(sums[0], rounded, (__m512bh)_mm512_set1_epi16(0x3f80));

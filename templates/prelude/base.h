@@ -26,6 +26,14 @@
 #include <c10/util/Half.h>
 #endif
 
+// What the CPU has beside its instruction set.
+#ifdef __AVX512BF16__
+#define ICPU_AVX512_BF16
+#endif
+#ifdef __AVX512VNNI__
+#define ICPU_AVX512_VNNI
+#endif
+
 #define ICPU_INLINE __attribute__((always_inline))
 
 namespace icpu {

@@ -188,7 +188,7 @@ inline value_t<To, U> convert(const Mask<U>& a) {
 // zeros: a sum could carry another one into the sign. To the bits are added 0x7fff and the last bit that stays.
 inline Reg<uint32_t> plain_halves(Reg<float> a) {
   const __m512i bits = (__m512i)a, last = _mm512_set1_epi32(0x10000), below = _mm512_set1_epi32(0x7fff);
-#if defined(__AVX512VNNI__)
+#if defined(ICPU_AVX512_VNNI)
   // Both at once, as the sum of the 16-bit halves of (bits & last) | below.
   const __m512i halves = _mm512_ternarylogic_epi32(bits, last, below, 0xea);
   return (Reg<uint32_t>)_mm512_dpwssd_epi32(bits, halves, _mm512_set1_epi16(1));
@@ -250,13 +250,13 @@ inline __m512i high_words(__m512i lo, __m512i hi) {
 
 // The nearest bf16 of each lane, packed. The instructions take denormals for zero, so they go the long way.
 inline __m256i narrow_bf16(Reg<float> a) {
-#if defined(__AVX512BF16__)
+#if defined(ICPU_AVX512_BF16)
   if (__builtin_expect(_mm512_fpclass_ps_mask(a, 0x20) == 0, 1)) return (__m256i)_mm512_cvtneps_pbh(a);
 #endif
   return _mm512_cvtepi32_epi16((__m512i)(bf16_bits(a) >> 16));
 }
 inline __m512i narrow_bf16(Reg<float> lo, Reg<float> hi) {
-#if defined(__AVX512BF16__)
+#if defined(ICPU_AVX512_BF16)
   const bool normal = _kortestz_mask16_u8(_mm512_fpclass_ps_mask(lo, 0x20), _mm512_fpclass_ps_mask(hi, 0x20));
   if (__builtin_expect(normal, 1)) return (__m512i)_mm512_cvtne2ps_pbh(hi, lo);
 #endif

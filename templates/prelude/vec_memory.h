@@ -319,7 +319,7 @@ inline void store_rounded(T* p, const value_t<T, Lanes::units>& v, const Lanes& 
 // none either.
 template <class Lanes>
 inline void store_plain(bf16* p, const value_t<bf16, Lanes::units>& v, const Lanes& lanes) {
-#if defined(__AVX512BF16__)
+#if defined(ICPU_AVX512_BF16)
   store(p, v, lanes);
 #else
   if constexpr (Lanes::full) {

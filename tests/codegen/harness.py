@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import torch
 
@@ -24,6 +21,7 @@ from inductor_cpu.runtime.prebuilt import Builder, prebuild
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target, target_for
+from tests.emulation.machine import emulated
 
 BITS = {"scalar": 0, "avx2": 256, "avx512": 512}
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
@@ -38,18 +36,11 @@ def available() -> list[str]:
     return [name for name, bits in BITS.items() if bits <= target_for().isa.bits]
 
 
-#: What the header amx_emulated.h stands for, beside AVX-512.
-_TILES = frozenset({"amx_tile", "amx_int8", "amx_bf16", "avx512_bf16"})
-
-
-def with_emulated_tiles() -> tuple[Target, Toolchain]:
-    """A target with AMX on a machine with AVX-512, and what compiles for it, with functions in place of instructions
-    that the CPU may lack."""
-    real, toolchain = target("avx512"), find_toolchain(sanitize=snapshot().cpp.sanitize)
-    header = Path(__file__).with_name("amx_emulated.h")
-    version = hashlib.sha256(header.read_bytes()).hexdigest()
-    flags = ("-include", str(header), f"-DAMX_EMULATED_{version}")
-    return replace(real, features=real.features | _TILES), replace(toolchain, command=(*toolchain.command, *flags))
+@cache
+def emulated_machine() -> Target | None:
+    """This machine with the tiles that it lacks; None without AVX-512, of which every run of the tests would take too
+    long to emulate that, too (`python -m tests.emulation` does)."""
+    return emulated(target_for()) if "avx512" in available() else None
 
 
 VECTORS = [isa for isa in available() if isa != "scalar"]

@@ -20,13 +20,12 @@ from inductor_cpu.config import snapshot
 from inductor_cpu.ir.attention import ATTENTION_KERNELS, attend
 from inductor_cpu.ir.index import ZERO, as_expr
 from inductor_cpu.ir.loop_nest import Buffer, View
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Attention
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target
-from tests.codegen.harness import BITS, FUNCTION, addresses_of, available, target, with_emulated_tiles
+from tests.codegen.harness import BITS, FUNCTION, addresses_of, available, emulated_machine, target
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MASKS = ("none", "causal", "bool", "added")
@@ -70,15 +69,16 @@ ROWS, KEYS = 1031, 1031
 
 
 def machine(kernel: str, isa: str, cpu_name: str | None = None) -> tuple[Target, Toolchain] | None:
-    """What a kernel is compiled for and with, tiles emulated where the CPU has none; None if it cannot run here.
+    """What a kernel is compiled for and with, emulated where the CPU lacks it; None if it cannot run here.
 
     cpu_name: of a CPU with this one's instructions and other habits."""
-    if isa not in available():
-        return None
     needed = ATTENTION_KERNELS[kernel].micro_kernel
-    if needed is not None and needed not in usable_micro_kernels(target(isa)):
-        return with_emulated_tiles() if "amx_tile" in MICRO_KERNELS[needed].needs else None
-    its_target = target(isa) if cpu_name is None else dataclasses.replace(target(isa), cpu_name=cpu_name)
+    runs = isa in available() and (needed is None or needed in usable_micro_kernels(target(isa)))
+    its_target = target(isa) if runs else emulated_machine() if isa == "avx512" else None
+    if its_target is None:
+        return None
+    if cpu_name is not None:
+        its_target = dataclasses.replace(its_target, cpu_name=cpu_name)
     return its_target, find_toolchain(sanitize=snapshot().cpp.sanitize)
 
 

@@ -25,8 +25,8 @@ from inductor_cpu.ir.windows import Pieces
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
 from inductor_cpu.targets.blocking import blocking_for, definitions
-from inductor_cpu.targets.cpu import ISAS, LEVELS, detect
-from tests.codegen.harness import FUNCTION, addresses_of, available, target, with_emulated_tiles
+from inductor_cpu.targets.cpu import ISAS, LEVELS, Target, detect
+from tests.codegen.harness import FUNCTION, addresses_of, available, emulated_machine, target
 
 #: What the function of a row does with a block of C: stores it, or max(c * scale + bias, -1) with one rounding to the
 #: type of A (of floats) or to float.
@@ -83,22 +83,20 @@ def runs_here(row: MicroKernel) -> bool:
     return row.isa in available() and row.name in usable_micro_kernels(target(row.isa))
 
 
-def is_emulated(row: MicroKernel) -> bool:
-    """Whether a row does not run here, but does with functions in place of the instructions that it lacks."""
-    emulates = "avx512" in available() and row.isa == "avx512" and row.needs <= with_emulated_tiles()[0].features
-    return emulates and not runs_here(row)
+def machine_of(row: MicroKernel) -> Target | None:
+    """What runs a row: this machine, or an emulated one; None if neither does."""
+    if runs_here(row):
+        return target(row.isa)
+    found = emulated_machine()
+    return found if found is not None and row.isa == found.isa.name and row.needs <= found.features else None
 
 
 @functools.cache
-def _addresses(isa: str, emulated: bool) -> dict[str, int]:
-    """All rows of an instruction set that run here, or those that are emulated, compiled together; by name."""
-    if emulated:
-        its_target, toolchain = with_emulated_tiles()
-    else:
-        its_target, toolchain = target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize)
-    rows = [row for row in MICRO_KERNELS.values() if row.isa == isa]
-    sources = {row.name: source_of(row) for row in rows if (is_emulated if emulated else runs_here)(row)}
-    addresses = addresses_of(sources.values(), its_target, toolchain)
+def _addresses(machine: Target) -> dict[str, int]:
+    """All rows that a machine runs, compiled together; by name."""
+    sources = {row.name: source_of(row) for row in MICRO_KERNELS.values() if machine_of(row) == machine}
+    toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
+    addresses = addresses_of(sources.values(), machine, toolchain)
     return {name: addresses[source.symbol] for name, source in sources.items()}
 
 
@@ -166,6 +164,6 @@ def multiply(
     vectors = (epilogue.scale, epilogue.bias) if epilogue else (torch.empty(0), torch.empty(0))
     pointers = (ctypes.c_void_p * 5)(*(t.data_ptr() for t in (a, packed, out, *vectors)))
     sizes = (*a.shape[:1], *weight.shape, a.stride(0), out.stride(0), threads, int(epilogue is not None))
-    assert (
-        FUNCTION(_addresses(row.isa, is_emulated(row))[row.name])(pointers, (ctypes.c_int64 * len(sizes))(*sizes)) == 0
-    )
+    machine = machine_of(row)
+    assert machine is not None
+    assert FUNCTION(_addresses(machine)[row.name])(pointers, (ctypes.c_int64 * len(sizes))(*sizes)) == 0

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack, unpack
-from tests.kernels.manifest import Epilogue, finished_dtype, is_emulated, level, multiply, runs_here, why_not_compiled
+from tests.emulation.machine import is_emulated
+from tests.kernels.manifest import Epilogue, finished_dtype, level, machine_of, multiply, why_not_compiled
 
 Record = Callable[[str, object], None]
 
@@ -20,8 +21,8 @@ SUMS = 1e-6
 def row(request: pytest.FixtureRequest, record_property: Record) -> MicroKernel:
     """A row that runs here, or is emulated. Tests of others are skipped with the reason; these are compiled only."""
     found = MICRO_KERNELS[request.param]
-    if runs_here(found) or is_emulated(found):
-        record_property("micro_kernel", (level(found), found.name, "ran" if runs_here(found) else "emulated"))
+    if (machine := machine_of(found)) is not None:
+        record_property("micro_kernel", (level(found), found.name, "emulated" if is_emulated(machine) else "ran"))
         return found
     record_property("micro_kernel", (level(found), found.name, "not run"))
     pytest.skip(f"this CPU, or its system, lacks {', '.join(sorted(found.needs))}: compiled only")

@@ -16,8 +16,9 @@ from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.ir.windows import pieces_of
 from inductor_cpu.runtime.toolchain import find_toolchain
-from tests.codegen.harness import FUNCTION, addresses_of, target, with_emulated_tiles
-from tests.kernels.manifest import is_emulated, runs_here
+from inductor_cpu.targets.cpu import Target
+from tests.codegen.harness import FUNCTION, addresses_of
+from tests.kernels.manifest import machine_of
 
 #: Stores the sums of all windows.
 _CODE = """#include "../gemm/patches.h"
@@ -74,15 +75,11 @@ def source_of(row: MicroKernel, shifted: bool) -> KernelSource:
 
 
 @functools.cache
-def addresses(isa: str, emulated: bool) -> dict[tuple[str, bool], int]:
-    """The functions of the rows of an instruction set that run here, or are emulated, compiled together."""
-    if emulated:
-        its_target, toolchain = with_emulated_tiles()
-    else:
-        its_target, toolchain = target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize)
-    rows = [row for row in INTEGERS.values() if row.isa == isa and (is_emulated if emulated else runs_here)(row)]
+def addresses(machine: Target) -> dict[tuple[str, bool], int]:
+    """The functions of the rows that a machine runs, compiled together."""
+    rows = [row for row in INTEGERS.values() if machine_of(row) == machine]
     sources = {(row.name, way): source_of(row, way) for row in rows for way in (False, True)[: 1 + row.shifts]}
-    loaded = addresses_of(sources.values(), its_target, toolchain)
+    loaded = addresses_of(sources.values(), machine, find_toolchain(sanitize=snapshot().cpp.sanitize))
     return {key: loaded[source.symbol] for key, source in sources.items()}
 
 
@@ -90,7 +87,7 @@ def addresses(isa: str, emulated: bool) -> dict[tuple[str, bool], int]:
 @pytest.mark.parametrize("kernel", INTEGERS)
 def test_sums_over_windows_are_exact_whatever_is_outside(kernel: str, name: str) -> None:
     row = INTEGERS[kernel]
-    if not runs_here(row) and not is_emulated(row):
+    if (machine := machine_of(row)) is None:
         pytest.skip(f"this CPU, or its system, lacks {', '.join(sorted(row.needs))}")
     channels, columns, window, stride, padding, dilation, batch, height, width = WINDOWS[name]
     limits = torch.iinfo(row.dtype)
@@ -109,7 +106,7 @@ def test_sums_over_windows_are_exact_whatever_is_outside(kernel: str, name: str)
         out = torch.full((batch, *outputs, columns), 77, dtype=torch.int32)
         sizes = (height, width, channels, *outputs, *window, *stride, *padding, *dilation, outside)
         numbers = (*sizes, batch * outputs.numel(), columns, int(lines))
-        function = FUNCTION(addresses(row.isa, is_emulated(row))[kernel, pieces.count > 1])
+        function = FUNCTION(addresses(machine)[kernel, pieces.count > 1])
         pointers = (ctypes.c_void_p * 3)(*(tensor.data_ptr() for tensor in (x, packed, out)))
         assert function(pointers, (ctypes.c_int64 * len(numbers))(*numbers)) == 0
         assert torch.equal(out, exact.permute(0, 2, 3, 1).int())

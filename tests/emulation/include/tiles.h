@@ -1,9 +1,9 @@
-// AMX tiles and bf16 instructions in plain C++, for tests on a CPU that lacks them: included before anything else, it
-// takes the place of the intrinsics. Tiles have rows of 64 bytes, as every kernel configures them. Nothing is inlined:
-// where an instruction was a loop, compilers would take many times as long.
+// AMX tiles and bf16 instructions in plain C++, in the place of the intrinsics, which are macros here. Tiles have rows of
+// 64 bytes, as every kernel configures them. Nothing is inlined: where an instruction was a loop, compilers would take
+// many times as long.
 //
-// Preconditions: AVX-512 (F, BW, DQ, VL). As the instructions do, conversions to bf16 and products of bf16 take denormals
-// for zero and round to the nearest even; the sums of products are float, in another order.
+// Preconditions: AVX-512 (F, BW, DQ, VL), or its emulation. As the instructions do, conversions to bf16 and products of
+// bf16 take denormals for zero and round to the nearest even.
 #pragma once
 
 #include <immintrin.h>
@@ -58,24 +58,14 @@ inline uint16_t bf16_of(float value) {
   return static_cast<uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16);
 }
 
-// c[m][n] += the sum over groups k of product(a[m][k], b[k][n]), each a word of 4 bytes.
-template <class Sum, Sum (*product)(const unsigned char*, const unsigned char*)>
-[[gnu::noinline]] void multiply(int c, int a, int b) {
-  Sum sums[16][16];
-  std::memcpy(sums, tile(c).rows, sizeof(sums));
-  for (int m = 0; m < rows()[c]; ++m) {
-    for (int k = 0; k < 16; ++k) {
-      for (int n = 0; n < 16; ++n) sums[m][n] += product(tile(a).rows[m] + 4 * k, tile(b).rows[k] + 4 * n);
-    }
-  }
-  std::memcpy(tile(c).rows, sums, sizeof(sums));
-}
+struct Pair {
+  float value[2];
+};
 
-inline float pair_of_bf16(const unsigned char* a, const unsigned char* b) {
-  uint16_t x[2], y[2];
-  std::memcpy(x, a, 4);
-  std::memcpy(y, b, 4);
-  return float_of(x[0]) * float_of(y[0]) + float_of(x[1]) * float_of(y[1]);
+inline Pair pair_of_bf16(const unsigned char* from) {
+  uint16_t bits[2];
+  std::memcpy(bits, from, 4);
+  return {{float_of(bits[0]), float_of(bits[1])}};
 }
 
 template <class A>
@@ -83,6 +73,38 @@ inline int32_t four_bytes(const unsigned char* a, const unsigned char* b) {
   int32_t sum = 0;
   for (int i = 0; i < 4; ++i) sum += int32_t(static_cast<A>(a[i])) * int32_t(static_cast<int8_t>(b[i]));
   return sum;
+}
+
+// c[m][n] += the sum over groups k of product(a[m][k], b[k][n]), each a word of 4 bytes.
+template <class A>
+[[gnu::noinline]] void multiply_bytes(int c, int a, int b) {
+  int32_t sums[16][16];
+  std::memcpy(sums, tile(c).rows, sizeof(sums));
+  for (int m = 0; m < rows()[c]; ++m) {
+    for (int k = 0; k < 16; ++k) {
+      for (int n = 0; n < 16; ++n) sums[m][n] += four_bytes<A>(tile(a).rows[m] + 4 * k, tile(b).rows[k] + 4 * n);
+    }
+  }
+  std::memcpy(tile(c).rows, sums, sizeof(sums));
+}
+
+// The same of pairs of bf16: even and odd depths have sums of their own, which begin at zero (TDPBF16PS in Intel's manual),
+// so that one instruction rounds far less than if it added to c at each step. A product of two bf16 is exact.
+[[gnu::noinline]] inline void multiply_bf16(int c, int a, int b) {
+  float sums[16][16];
+  std::memcpy(sums, tile(c).rows, sizeof(sums));
+  for (int m = 0; m < rows()[c]; ++m) {
+    float total[16][2] = {};
+    for (int k = 0; k < 16; ++k) {
+      const auto x = pair_of_bf16(tile(a).rows[m] + 4 * k);
+      for (int n = 0; n < 16; ++n) {
+        const auto y = pair_of_bf16(tile(b).rows[k] + 4 * n);
+        for (int i = 0; i < 2; ++i) total[n][i] += x.value[i] * y.value[i];
+      }
+    }
+    for (int n = 0; n < 16; ++n) sums[m][n] += total[n][0] + total[n][1];
+  }
+  std::memcpy(tile(c).rows, sums, sizeof(sums));
 }
 
 [[gnu::noinline]] inline __m512bh narrow(__m512 high, __m512 low) {
@@ -109,7 +131,12 @@ inline int32_t four_bytes(const unsigned char* a, const unsigned char* b) {
   std::memcpy(total, &sum, 64);
   std::memcpy(x, &a, 64);
   std::memcpy(y, &b, 64);
-  for (int i = 0; i < 16; ++i) total[i] += pair_of_bf16(x + 4 * i, y + 4 * i);
+  for (int i = 0; i < 16; ++i) {
+    // The odd one first (VDPBF16PS).
+    const Pair left = pair_of_bf16(x + 4 * i), right = pair_of_bf16(y + 4 * i);
+    total[i] = __builtin_fmaf(left.value[1], right.value[1], total[i]);
+    total[i] = __builtin_fmaf(left.value[0], right.value[0], total[i]);
+  }
   std::memcpy(&sum, total, 64);
   return sum;
 }
@@ -131,9 +158,9 @@ inline int32_t four_bytes(const unsigned char* a, const unsigned char* b) {
 #define _tile_loadd(c, from, stride) amx_emulated::load(c, from, stride)
 #define _tile_stream_loadd(c, from, stride) amx_emulated::load(c, from, stride)
 #define _tile_stored(c, to, stride) amx_emulated::store(c, to, stride)
-#define _tile_dpbf16ps(c, a, b) amx_emulated::multiply<float, amx_emulated::pair_of_bf16>(c, a, b)
-#define _tile_dpbusd(c, a, b) amx_emulated::multiply<int32_t, amx_emulated::four_bytes<uint8_t>>(c, a, b)
-#define _tile_dpbssd(c, a, b) amx_emulated::multiply<int32_t, amx_emulated::four_bytes<int8_t>>(c, a, b)
+#define _tile_dpbf16ps(c, a, b) amx_emulated::multiply_bf16(c, a, b)
+#define _tile_dpbusd(c, a, b) amx_emulated::multiply_bytes<uint8_t>(c, a, b)
+#define _tile_dpbssd(c, a, b) amx_emulated::multiply_bytes<int8_t>(c, a, b)
 #define _mm512_cvtne2ps_pbh(high, low) amx_emulated::narrow(high, low)
 #define _mm512_cvtneps_pbh(from) amx_emulated::narrow(from)
 #define _mm512_dpbf16_ps(sum, a, b) amx_emulated::dot(sum, a, b)
