@@ -21,7 +21,7 @@ from inductor_cpu.runtime.prebuilt import Builder, prebuild
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target, target_for
-from tests.emulation.machine import emulated
+from tests.emulation.machine import emulated, emulated_avx2
 
 BITS = {"scalar": 0, "avx2": 256, "avx512": 512}
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
@@ -37,10 +37,12 @@ def available() -> list[str]:
 
 
 @cache
-def emulated_machine() -> Target | None:
-    """This machine with the tiles that it lacks; None without AVX-512, of which every run of the tests would take too
-    long to emulate that, too (`python -m tests.emulation` does)."""
-    return emulated(target_for()) if "avx512" in available() else None
+def emulated_machine(isa: str) -> Target | None:
+    """This machine with what it lacks for kernels of an instruction set; None without that. (Of AVX-512 every run of
+    the tests would take too long: `python -m tests.emulation` emulates that, too.)"""
+    if isa not in available():
+        return None
+    return {"avx512": emulated, "avx2": emulated_avx2}[isa](target(isa)) if isa != "scalar" else None
 
 
 VECTORS = [isa for isa in available() if isa != "scalar"]

@@ -74,7 +74,7 @@ def machine(kernel: str, isa: str, cpu_name: str | None = None) -> tuple[Target,
     cpu_name: of a CPU with this one's instructions and other habits."""
     needed = ATTENTION_KERNELS[kernel].micro_kernel
     runs = isa in available() and (needed is None or needed in usable_micro_kernels(target(isa)))
-    its_target = target(isa) if runs else emulated_machine() if isa == "avx512" else None
+    its_target = target(isa) if runs else emulated_machine(isa)
     if its_target is None:
         return None
     if cpu_name is not None:

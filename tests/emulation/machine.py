@@ -19,9 +19,10 @@ VARIABLE = "TESTS_EMULATE"
 _AVX512 = next(isa for isa in cpu.ISAS if isa.name == "avx512")
 _AVX2 = next(isa for isa in cpu.ISAS if isa.name == "avx2")
 
-#: What `tiles.h` stands for, and what `avx512.h` does.
+#: What `tiles.h` stands for, what `avx512.h` does, and the one function for AVX2.
 _TILES = frozenset({"amx_tile", "amx_int8", "amx_bf16", "avx512_bf16"})
 _VECTORS = _AVX512.needs | {"avx512_vnni"}
+_DOTS = frozenset({"avx_vnni"})
 
 
 def emulated(machine: Target) -> Target | None:
@@ -31,29 +32,41 @@ def emulated(machine: Target) -> Target | None:
     if not machine.features >= _AVX2.needs:
         return None
     has_vectors = machine.features >= _AVX512.needs
-    features = machine.features | _TILES | (frozenset() if has_vectors else _VECTORS)
-    isa = _emulated_isa(_AVX512 if has_vectors else _AVX2)
+    features = machine.features | _TILES | _DOTS | (frozenset() if has_vectors else _VECTORS)
+    isa = replace(_AVX512, flags=_flags(_AVX512 if has_vectors else _AVX2), optional=_real_extras(machine))
     return replace(machine, isa=isa, features=features, cpu_name="Intel(R) Xeon(R), emulated")
+
+
+def emulated_avx2(machine: Target) -> Target | None:
+    """`machine` with vectors of AVX2 and the dot products that came after it; None if it has no AVX2."""
+    if not machine.features >= _AVX2.needs:
+        return None
+    isa = replace(_AVX2, flags=_flags(_AVX2), optional=())
+    return replace(machine, isa=isa, features=machine.features | _DOTS)
 
 
 def is_emulated(machine: Target) -> bool:
     """Whether functions stand for some of its instructions."""
-    return any(flag == str(INCLUDE) for flag in machine.isa.flags)
+    return str(INCLUDE) in machine.isa.flags
 
 
-def _emulated_isa(real: Isa) -> Isa:
-    """AVX-512 with the flags of what the CPU really has. The headers are part of every cache key by a definition."""
+def _flags(real: Isa) -> tuple[str, ...]:
+    """Of what the CPU really has. The headers are part of every cache key by a definition."""
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(INCLUDE.iterdir()))).hexdigest()
-    own = ("-I", str(INCLUDE), f"-DEMULATION_{version}")
-    vnni = tuple(pair for pair in real.optional if pair[0] == "avx512_vnni")
-    return replace(_AVX512, flags=(*real.flags, *own), optional=vnni)
+    return (*real.flags, "-I", str(INCLUDE), f"-DEMULATION_{version}")
+
+
+def _real_extras(machine: Target) -> tuple[tuple[str, str], ...]:
+    """Features of AVX-512 that stay instructions where the CPU has them."""
+    return tuple(pair for pair in _AVX512.optional if pair[0] == "avx512_vnni" and pair[0] in machine.features)
 
 
 def take_for_emulated() -> None:
     """Make this process take its CPU for an emulated one, for good. Raises RuntimeError if it has no AVX2."""
-    machine = emulated(cpu.detect())
-    if machine is None:
+    machine, avx2 = emulated(cpu.detect()), emulated_avx2(cpu.detect())
+    if machine is None or avx2 is None:
         raise RuntimeError("AVX-512 is emulated with AVX2, which this CPU lacks")
-    cpu.ISAS = tuple(machine.isa if isa.name == "avx512" else isa for isa in cpu.ISAS)
+    rows = {"avx512": machine.isa, "avx2": avx2.isa}
+    cpu.ISAS = tuple(rows.get(isa.name, isa) for isa in cpu.ISAS)
     cpu.detect = lambda: machine  # type: ignore[assignment]
     torch.cpu._init_amx = lambda: True

@@ -11,7 +11,7 @@ import pytest
 from inductor_cpu.paths import prelude
 from inductor_cpu.runtime.toolchain import find_toolchain
 from inductor_cpu.targets.cpu import ISAS, LEVELS, detect
-from tests.emulation.machine import emulated, is_emulated
+from tests.emulation.machine import emulated, emulated_avx2, is_emulated
 
 AVX512, AVX2, SCALAR = ISAS
 CPU = replace(detect(), isa=AVX2, features=LEVELS["avx2"])
@@ -64,6 +64,14 @@ def test_instructions_that_the_cpu_has_stay_instructions() -> None:
     assert {"-mavx512f", "-mavx512vnni"} <= set(machine.flags)
     assert "avx512_bf16" in machine.features
     assert "-mavx512bf16" not in machine.flags
+
+
+def test_kernels_of_avx2_have_the_dot_products_that_came_after_it() -> None:
+    machine = emulated_avx2(CPU)
+    assert machine is not None
+    assert machine.isa.name == "avx2"
+    assert "avx_vnni" in machine.features
+    assert "-mavxvnni" not in machine.flags
 
 
 def test_a_cpu_without_avx2_is_not_emulated() -> None:

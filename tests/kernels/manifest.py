@@ -87,8 +87,8 @@ def machine_of(row: MicroKernel) -> Target | None:
     """What runs a row: this machine, or an emulated one; None if neither does."""
     if runs_here(row):
         return target(row.isa)
-    found = emulated_machine()
-    return found if found is not None and row.isa == found.isa.name and row.needs <= found.features else None
+    found = emulated_machine(row.isa)
+    return found if found is not None and row.needs <= found.features else None
 
 
 @functools.cache
