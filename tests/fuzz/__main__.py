@@ -31,6 +31,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         "--patience", type=float, default=150.0, help="seconds until a graph hangs (busy machines: more)"
     )
     parser.add_argument("--index", action="store_true", help="fuzz index expressions")
+    parser.add_argument("--emulate", action="store_true", help="as on a CPU with AVX-512 and AMX (tests/emulation)")
     parser.add_argument("--show", type=int, metavar="SEED", help="print the graph of a seed as a script, and stop")
     return parser.parse_args(argv)
 
@@ -41,7 +42,11 @@ def main(argv: list[str]) -> int:
     # Before the package is imported: it reads its environment once.
     os.environ.setdefault("ICPU_VERIFY", "1")
     os.environ.setdefault("ICPU_CACHE_DIR", str(ROOT / "build" / "fuzz_kernel_cache"))
-    from tests.fuzz import campaign, index_campaign  # noqa: PLC0415  (after the environment is set)
+    from tests.emulation.machine import VARIABLE  # noqa: PLC0415  (after the environment is set)
+    from tests.fuzz import campaign, index_campaign  # noqa: PLC0415  (the same)
+
+    if args.emulate:
+        os.environ[VARIABLE] = "1"
 
     progress_file = args.out / ("index.json" if args.index else "progress.json")
     first = args.seed if args.seed is not None else campaign.next_seed(progress_file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
+import os
 import time
 import warnings
 from collections import deque
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from tests.emulation.machine import VARIABLE, take_for_emulated
 from tests.fuzz.check import Outcome, evaluate
 from tests.fuzz.generate import generate
 from tests.fuzz.graph import Graph
@@ -33,6 +35,8 @@ class Job:
 
 
 def _serve(connection: Connection) -> None:
+    if os.environ.get(VARIABLE):
+        take_for_emulated()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     while True:

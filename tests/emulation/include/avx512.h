@@ -159,9 +159,6 @@ OF_TWO(_mm512_max_epu16, __m512i, uint16_t, x[i] > y[i] ? x[i] : y[i])
 OF_TWO(_mm512_madd_epi16, __m512i, uint32_t, emulated::dot_of_shorts(x[i], y[i]))
 OF_THREE(_mm512_dpwssd_epi32, __m512i, uint32_t, x[i] + emulated::dot_of_shorts(y[i], z[i]))
 OF_THREE(_mm512_dpbusd_epi32, __m512i, uint32_t, emulated::dot_of_bytes<uint8_t>(x[i], y[i], z[i]))
-// Of AVX2, on CPUs without it.
-#undef _mm256_dpbusd_avx_epi32
-OF_THREE(_mm256_dpbusd_avx_epi32, __m256i, uint32_t, emulated::dot_of_bytes<uint8_t>(x[i], y[i], z[i]))
 #undef OF_ONE
 #undef OF_TWO
 #undef OF_THREE

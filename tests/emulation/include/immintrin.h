@@ -5,6 +5,9 @@
 
 #include_next <immintrin.h>
 
+#if !defined(CPU_CAPABILITY_AVX512)
+#include "avx_vnni.h"
+#else
 #if !defined(__AVX512F__)
 #include "avx512.h"
 #include "sleef.h"
@@ -14,4 +17,5 @@
 #include "tiles.h"
 #ifndef __AVX512BF16__
 #define __AVX512BF16__ 1
+#endif
 #endif
