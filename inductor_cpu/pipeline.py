@@ -49,7 +49,7 @@ from inductor_cpu.kernels.choice import ProductChoice
 from inductor_cpu.lower.graph import lower_graph
 from inductor_cpu.repro_text import repro_text
 from inductor_cpu.runtime import executor
-from inductor_cpu.runtime.background import start_executor_build, start_header_build
+from inductor_cpu.runtime.background import start_executor_build, start_header_build, start_operators_build
 from inductor_cpu.runtime.cache import KernelCache, open_cache, private_cache
 from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.measurements import Measurements
@@ -344,6 +344,7 @@ def _load(plan: ExecutionPlan, sources: list[KernelSource], machine: Machine, co
         after_build = functools.partial(start_header_build, *tools)
         addresses = load_kernels(sources, *tools, config.compile_threads, after_build)
     module = executor.load_executor(machine.cache, machine.toolchain)
+    start_operators_build()
     return executor.build(plan, addresses, module, profile=config.cpp.enable_kernel_profile)
 
 
@@ -358,7 +359,7 @@ def _kernel_info(step: Kernel | Strips | Scored | Templated) -> KernelInfo:
 def _report(schedule: Schedule, runnable: executor.RunnablePlan, kind: Kind, trace: Trace) -> CompileReport:
     kernels = tuple(_kernel_info(step) for step in schedule.steps if not isinstance(step, Extern))
     paths_taken = executor.describe(runnable)
-    calls = Counter((row.label, row.reason, row.path == "native") for row in paths_taken)
+    calls = Counter((row.label, row.reason, row.why_python) for row in paths_taken)
     return CompileReport(
         graph=trace.graph,
         kind=kind,

@@ -45,12 +45,13 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class ExternInfo:
-    """Calls of one ATen operator: how many, why it has no kernel of ours, and whether they go through C++."""
+    """Calls of one ATen operator: how many, why it has no kernel of ours, and why they do not go through C++ (empty if
+    they do)."""
 
     op: str
     count: int
     reason: str
-    native: bool = True
+    why_python: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class CompileReport:
     @property
     def python_externs(self) -> int:
         """Number of ATen calls that have to go through Python."""
-        return sum(e.count for e in self.externs if not e.native)
+        return sum(e.count for e in self.externs if e.why_python)
 
     @property
     def total_ms(self) -> float:
@@ -106,7 +107,8 @@ class CompileReport:
                 lines.extend(f"      - {reason}" for reason in k.reasons)
         lines.append(f"  extern calls: {self.extern_calls} ({native} native, {self.python_externs} through Python)")
         for e in sorted(self.externs, key=lambda e: (-e.count, e.op)):
-            lines.append(f"    {e.count} x {e.op}{'' if e.native else ' (through Python)'}: {e.reason}")
+            how = f" (through Python: {e.why_python})" if e.why_python else ""
+            lines.append(f"    {e.count} x {e.op}{how}: {e.reason}")
         lines.append(f"  packed weights: {self.packed_weight_bytes} bytes")
         lines.append(f"  compile time: {self.total_ms:.0f} ms")
         lines.extend(f"    {stage}: {ms:.1f} ms" for stage, ms in _sum_by_stage(self.timings).items())
@@ -126,9 +128,9 @@ def count_reasons(kernels: Iterable[KernelInfo]) -> tuple[tuple[str, int], ...]:
     return tuple(Counter(reason for k in kernels if not k.vectorized for reason in k.reasons).most_common())
 
 
-def count_externs(calls: Mapping[tuple[str, str, bool], int]) -> tuple[ExternInfo, ...]:
-    """Rows of a report from counts by (op, reason, native), most frequent first."""
-    rows = (ExternInfo(op, n, reason, native) for (op, reason, native), n in calls.items())
+def count_externs(calls: Mapping[tuple[str, str, str], int]) -> tuple[ExternInfo, ...]:
+    """Rows of a report from counts by (op, reason, why through Python), most frequent first."""
+    rows = (ExternInfo(op, n, reason, why_python) for (op, reason, why_python), n in calls.items())
     return tuple(sorted(rows, key=lambda e: (-e.count, e.op)))
 
 

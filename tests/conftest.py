@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,8 +19,12 @@ import torch
 import torch._dynamo
 
 import bench_suites
-from inductor_cpu.runtime.cache import content_key
+from inductor_cpu.config import snapshot
+from inductor_cpu.runtime.cache import content_key, open_cache
+from inductor_cpu.runtime.executor import complete_executor, load_executor
 from inductor_cpu.runtime.private import why_parents_unsafe
+from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.runtime.toolchain import find_toolchain
 from inductor_cpu.targets.cpu import LEVELS
 from tests.emulation.machine import VARIABLE, take_for_emulated
 
@@ -59,6 +64,14 @@ assert hasattr(torch.ops.torchvision, "nms"), bench_suites.torchvision_ops.__doc
 
 # After each compile Dynamo empties the caches of the CPU to measure how long its guards take: 0.07 s for a line of log.
 torch._dynamo.guards.profile_guard_manager = lambda *_args: 0.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def executor() -> ModuleType:
+    """The native executor, with its operators library from the first test on: programs get that in the background."""
+    module = load_executor(open_cache(), find_toolchain(sanitize=snapshot().cpp.sanitize))
+    complete_executor(ProcessGroup())
+    return module
 
 
 @pytest.fixture(autouse=True)

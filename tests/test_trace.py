@@ -81,16 +81,16 @@ def test_report_tells_kernels_reasons_and_externs() -> None:
         kind="inference",
         timings=(StageTime("lower", 2.0), StageTime("lower", 3.0)),
         kernels=(KernelInfo("k0", True), KernelInfo("k1", False, ("int16 has no vector type",))),
-        externs=count_externs({("aten.mm", "gemm", True): 1, ("aten.sort", "no rule", False): 2}),
+        externs=count_externs({("aten.mm", "gemm", ""): 1, ("aten.sort", "no rule", "a Generator"): 2}),
         measure_packed=lambda: 64,
     )
     text = str(report)
     assert "vectorized 1/2" in text
     assert "int16 has no vector type" in text
-    assert "2 x aten.sort (through Python): no rule" in text
+    assert "2 x aten.sort (through Python: a Generator): no rule" in text
     assert "extern calls: 3 (1 native, 2 through Python)" in text
     assert "lower: 5.0 ms" in text
-    assert report.externs[0] == ExternInfo("aten.sort", 2, "no rule", native=False)
+    assert report.externs[0] == ExternInfo("aten.sort", 2, "no rule", "a Generator")
 
 
 def test_logs_set_levels_by_name_and_refuse_unknown_names() -> None:

@@ -1,9 +1,12 @@
-"""Builds that run beside the program: the native executor while Dynamo traces, the precompiled prelude afterwards.
+"""Builds that run beside the program: the native executor while Dynamo traces; afterwards the precompiled prelude, and
+the executor's operators library.
 
-They cost nothing if the cache has both. The prelude waits until this process has compiled its first kernels, and some
+They cost nothing if the cache has them. The prelude waits until this process has compiled its first kernels, and some
 seconds more, in which the first call packs weights and runs: to precompile it takes longer than to read it in every
-unit of one graph, and would take the cores from all of these. A build that fails here is only noted: who needs its
-result builds it again in the foreground and gets the error.
+unit of one graph, and would take the cores from all of these. The operators library waits as long and comes after it:
+the next graph gains seconds by the prelude, a call of an operator microseconds by the library. A build that fails here
+is only noted: who needs its result builds it again in the foreground and gets the error. Nobody needs the operators
+library: operators are called as Python without it.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 
 from inductor_cpu.runtime.cache import KernelCache, log
-from inductor_cpu.runtime.executor import build_executor
+from inductor_cpu.runtime.executor import build_executor, complete_executor, lacks_operators
 from inductor_cpu.runtime.prebuilt import Builder, prebuild
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
 
-_HEADER_DELAY = 4.0
-"""Seconds between the first kernels and the precompilation of the prelude."""
+_DELAY = 4.0
+"""Seconds between the first kernels and the builds that no call waits for."""
 
 _PATIENCE = 5.0
 """Seconds that the end of the program waits for a build that was stopped."""
@@ -114,7 +117,13 @@ def start_header_build(target: Target, prelude: Path, cache: KernelCache, toolch
     """Start precompiling the prelude if the cache lacks that; returns at once."""
     builder = Builder(target, prelude, cache, toolchain)
     name = (str(cache.root), "header", builder.key)
-    _BUILDS.start(name, "the precompiled header", lambda ps: prebuild(builder, ps), _HEADER_DELAY)
+    _BUILDS.start(name, "the precompiled header", lambda ps: prebuild(builder, ps), _DELAY)
+
+
+def start_operators_build() -> None:
+    """Start building the operators library if the executor that is loaded lacks it; returns at once."""
+    if lacks_operators():
+        _BUILDS.start("operators", "the native operators library", complete_executor, _DELAY)
 
 
 def wait_for_background_builds() -> None:

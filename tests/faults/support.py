@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from inductor_cpu.runtime.cache import KernelCache, open_cache
-from inductor_cpu.runtime.executor import build_executor, executor_library
+from inductor_cpu.runtime.executor import build_executor, build_operators, executor_library, operators_library
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 
@@ -41,11 +42,11 @@ def compiler(folder: Path, script: str, name: str = "fake-g++") -> Path:
 
 
 def remembering(folder: Path, script: str = "") -> Path:
-    """A compiler that copies the executor of the tests' cache where it is asked for the same one, as ccache would, and
-    really makes all else. `script`: what it does before."""
-    made = build_executor(open_cache(), find_toolchain(), ProcessGroup())
-    copy = f'[ "${{OUT##*/}}" = {made.name} ] && exec cp {made} "$OUT"'
-    return compiler(folder, f'{script}\n{copy}\nexec $REAL "$@"', "remembering-g++")
+    """A compiler that copies the executor and its operators library of the tests' cache where it is asked for the same
+    ones, as ccache would, and really makes all else. `script`: what it does before."""
+    made = [build(open_cache(), find_toolchain(), ProcessGroup()) for build in (build_executor, build_operators)]
+    copies = "\n".join(f'[ "${{OUT##*/}}" = {library.name} ] && exec cp {library} "$OUT"' for library in made)
+    return compiler(folder, f'{script}\n{copies}\nexec $REAL "$@"', "remembering-g++")
 
 
 def toolchain_of(path: Path, time_limit: int = 60) -> Toolchain:
@@ -53,14 +54,26 @@ def toolchain_of(path: Path, time_limit: int = 60) -> Toolchain:
     return find_toolchain(str(path), time_limit)
 
 
-def with_executor(source: KernelCache, cache: KernelCache) -> KernelCache:
-    """`cache` with a link to the executor of `source`, so that a new process need not build it."""
+def with_executor(source: KernelCache, cache: KernelCache, operators: bool = True) -> KernelCache:
+    """`cache` with a copy of the executor of `source` and, if asked for, of its operators library, so that a new
+    process need not build them."""
     toolchain = find_toolchain()
-    made = build_executor(source, toolchain, ProcessGroup())
-    there = executor_library(cache, toolchain)
-    for suffix in ("", ".sha256"):
-        os.link(str(made) + suffix, str(there) + suffix)
+    _copy(build_executor(source, toolchain, ProcessGroup()), executor_library(cache, toolchain))
+    if operators:
+        with_operators(source, cache)
     return cache
+
+
+def with_operators(source: KernelCache, cache: KernelCache) -> None:
+    """Copy the operators library of `source` into `cache`."""
+    toolchain = find_toolchain()
+    _copy(build_operators(source, toolchain, ProcessGroup()), operators_library(cache, toolchain))
+
+
+def _copy(made: Path, there: Path) -> None:
+    """No link: the system's loader would take that for the library which this process has loaded."""
+    for suffix in ("", ".sha256"):
+        shutil.copy2(str(made) + suffix, str(there) + suffix)
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -87,7 +100,8 @@ def leftovers(cache: KernelCache) -> list[str]:
 
 def libraries(cache: KernelCache) -> list[str]:
     """The kernel libraries in the cache."""
-    return sorted(path.name for path in (cache.root / "libs").glob("*.so") if not path.name.startswith("executor"))
+    names = (path.name for path in (cache.root / "libs").glob("*.so"))
+    return sorted(name for name in names if not name.startswith(("executor", "operators")))
 
 
 def children() -> set[int]:

@@ -10,10 +10,9 @@ from inductor_cpu.config import snapshot
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime.cache import KernelCache, open_cache
 from inductor_cpu.runtime.compile import load_kernels
-from inductor_cpu.runtime.executor import load_executor
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import target_for
-from tests.runtime.support import ADD_ONE, PRELUDE, SCALE, SLEEP, THREADS, Runner
+from tests.runtime.support import ADD_ONE, PRELUDE, SCALE, SLEEP, THREADS, Runner, copy_of_executor
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +28,9 @@ def prelude(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def executor(toolchain: Toolchain) -> ModuleType:
-    return load_executor(open_cache(), toolchain)
+def executor_alone(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """A second copy of the executor, which has no operators library."""
+    return copy_of_executor(toolchain, tmp_path_factory.mktemp("executor"))
 
 
 Load = Callable[..., dict[str, int]]
@@ -55,3 +55,11 @@ def addresses(load: Load) -> dict[str, int]:
 @pytest.fixture
 def run(executor: ModuleType, addresses: dict[str, int]) -> Runner:
     return Runner(executor, addresses)
+
+
+@pytest.fixture(params=["with the operators library", "without it"])
+def either(
+    request: pytest.FixtureRequest, executor: ModuleType, executor_alone: ModuleType, addresses: dict[str, int]
+) -> Runner:
+    """Runs plans as programs do, and as they do until the operators library is built."""
+    return Runner(executor_alone if request.param == "without it" else executor, addresses)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -9,8 +11,10 @@ import torch
 
 from inductor_cpu.ir.plan import ExecutionPlan, ExternCall, IntLike, KernelSource, Slot
 from inductor_cpu.runtime import executor as native
-from inductor_cpu.runtime.cache import content_key
+from inductor_cpu.runtime.cache import content_key, open_cache
+from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.reference import ReferenceRun
+from inductor_cpu.runtime.toolchain import Toolchain
 
 # A prelude that compiles in no time: what the runtime does is not about its content.
 PRELUDE = "#pragma once\n#include <stdint.h>\n#include <omp.h>\n#include <unistd.h>\n#define PRELUDE_WAS_HERE 1\n"
@@ -49,6 +53,13 @@ def make_plan(
 
 def extern(target: Any, *args: Any, out: Any = (FIRST,), **kwargs: Any) -> ExternCall:
     return ExternCall(target, args, tuple(kwargs.items()), tuple(out), str(target), "test")
+
+
+def copy_of_executor(toolchain: Toolchain, folder: Path) -> ModuleType:
+    """The executor once more, from a file of its own, and without an operators library."""
+    copy = folder / "executor.so"
+    shutil.copy(native.build_executor(open_cache(), toolchain, ProcessGroup()), copy)
+    return native._load("executor", copy)
 
 
 class Runner:

@@ -101,10 +101,10 @@ def arena_plan() -> ExecutionPlan:
     )
 
 
-def test_arena_holds_intermediates_for_kernels_and_operators(run: Runner) -> None:
+def test_arena_holds_intermediates_for_kernels_and_operators(either: Runner) -> None:
     for n in (1, 5, 5000):
         x = torch.randn(n)
-        assert torch.equal(run(arena_plan(), x)[0], ((x + 1) * 3).relu())
+        assert torch.equal(either(arena_plan(), x)[0], ((x + 1) * 3).relu())
 
 
 def test_a_kernel_reads_and_writes_behind_the_start_of_a_tensor(run: Runner) -> None:
@@ -236,14 +236,14 @@ def test_restride_copies_one_element_of_an_expanded_dimension(run: Runner) -> No
     assert got.stride() == (1, 0)
 
 
-def test_restride_ignores_strides_of_dimensions_of_one(run: Runner) -> None:
+def test_restride_ignores_strides_of_dimensions_of_one(either: Runner) -> None:
     plan = make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (1, 3), (77, 1)), results=(Slot(0),))
     x = torch.zeros(1, 3)
-    assert run(plan, x)[0] is x
+    assert either(plan, x)[0] is x
 
 
-def test_restride_reports_wrong_sizes(run: Runner) -> None:
-    plan = run.load(make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (2,), (1,), F32), results=(Slot(0),)))
+def test_restride_reports_wrong_sizes(either: Runner) -> None:
+    plan = either.load(make_plan(LoadInput(Slot(0), 0), Restride(Slot(0), (2,), (1,), F32), results=(Slot(0),)))
     with pytest.raises(RuntimeError, match="returned sizes"):
         plan([torch.zeros(3)])
 
@@ -414,15 +414,15 @@ def test_one_plan_called_by_many_threads(run: Runner) -> None:
     assert wrong == []
 
 
-def test_operators_do_not_record_gradients_and_state_is_restored(run: Runner) -> None:
-    plan = run.load(make_plan(LoadInput(Slot(0), 0), extern(aten.mul.Tensor, Slot(0), Slot(0)), results=(Slot(1),)))
+def test_operators_do_not_record_gradients_and_state_is_restored(either: Runner) -> None:
+    plan = either.load(make_plan(LoadInput(Slot(0), 0), extern(aten.mul.Tensor, Slot(0), Slot(0)), results=(Slot(1),)))
     x = torch.randn(3, requires_grad=True)
     assert not plan([x])[0].requires_grad
     assert torch.is_grad_enabled()
     assert (x * x).requires_grad
 
 
-def test_operators_ignore_autocast_and_dispatch_modes(run: Runner) -> None:
+def test_operators_ignore_autocast_and_modes(either: Runner) -> None:
     seen: list[Any] = []
 
     class Mode(torch.utils._python_dispatch.TorchDispatchMode):
@@ -430,16 +430,22 @@ def test_operators_ignore_autocast_and_dispatch_modes(run: Runner) -> None:
             seen.append(func)
             return func(*args, **(kwargs or {}))
 
-    plan = run.load(make_plan(LoadInput(Slot(0), 0), extern(aten.mm.default, Slot(0), Slot(0)), results=(Slot(1),)))
+    class FunctionMode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    plan = either.load(make_plan(LoadInput(Slot(0), 0), extern(aten.mm.default, Slot(0), Slot(0)), results=(Slot(1),)))
     x = torch.randn(3, 3)
-    with Mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-        assert plan([x])[0].dtype == torch.float32
+    with Mode(), FunctionMode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        result = plan([x])[0]
+    assert result.dtype == torch.float32
     assert seen == []
 
 
 @pytest.mark.parametrize("forced", [False, True])
-def test_profiler_shows_kernels_by_label_and_operators(run: Runner, forced: bool) -> None:
-    plan = run.load(
+def test_profiler_shows_kernels_by_label_and_operators(either: Runner, forced: bool) -> None:
+    plan = either.load(
         make_plan(*add_one_plan().instructions, extern(aten.relu.default, Slot(1)), results=(Slot(1),)), forced
     )
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:

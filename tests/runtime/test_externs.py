@@ -80,7 +80,7 @@ CONSTANTS = (
 
 
 @pytest.mark.parametrize("kind", NATIVE_CALLS)
-def test_argument_kind_goes_through_the_dispatcher_as_from_python(run: Runner, kind: str) -> None:
+def test_argument_kind_goes_through_the_dispatcher_as_from_python(run: Runner, either: Runner, kind: str) -> None:
     call = NATIVE_CALLS[kind]
     before = [op(aten.clone.default, X)]
     plan = make_plan(
@@ -93,18 +93,18 @@ def test_argument_kind_goes_through_the_dispatcher_as_from_python(run: Runner, k
         slots=11,
         constants=CONSTANTS,
     )
-    run(plan, torch.randn(3, 4), torch.randn(3, 4), 2)
-    assert {row.path for row in native.describe(run.load(plan))} == {"native"}
+    either(plan, torch.randn(3, 4), torch.randn(3, 4), 2)
+    assert {row.why_python for row in native.describe(run.load(plan))} == {""}
 
 
-def test_undefined_results_are_none(run: Runner) -> None:
+def test_undefined_results_are_none(either: Runner) -> None:
     call = op(
         aten.convolution_backward.default,
         *(Slot(6), Slot(4), Slot(7), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False]),
         out=(OUT, Slot(0), None),
     )
     plan = make_plan(call, results=(OUT, Slot(0)), slots=11, constants=CONSTANTS)
-    assert run(plan)[0] is None
+    assert either(plan)[0] is None
 
 
 def test_python_callable_gets_nested_arguments(run: Runner) -> None:
@@ -120,6 +120,13 @@ def test_python_callable_gets_nested_arguments(run: Runner) -> None:
     assert (row.path, row.why_python) == ("python", "not an operator of the dispatcher")
 
 
+def test_number_in_the_place_of_a_tensor_is_taken_as_from_python(either: Runner) -> None:
+    plan = make_plan(LoadInput(X, 0), op(aten.add.Tensor, X, 2), results=(OUT,))
+    either(plan, torch.randn(3))
+    (row,) = native.describe(either.load(plan))
+    assert row.path == "python"
+
+
 def test_argument_without_a_native_form_goes_through_python(run: Runner) -> None:
     generator = torch.Generator().manual_seed(7)
     plan = run.load(make_plan(op(aten.randn.generator, [4], generator=generator), results=(OUT,)))
@@ -129,12 +136,12 @@ def test_argument_without_a_native_form_goes_through_python(run: Runner) -> None
     assert torch.equal(plan([])[0], torch.randn(4, generator=torch.Generator().manual_seed(7)))
 
 
-def test_operator_written_in_python_runs_through_the_dispatcher(run: Runner) -> None:
+def test_operator_written_in_python_runs_through_the_dispatcher(run: Runner, either: Runner) -> None:
     with torch.library._scoped_library("icpu_test", "DEF") as library:
         library.define("twice(Tensor x, SymInt n) -> Tensor")
         library.impl("twice", lambda x, n: x * n, "CPU")
         plan = plan_of(op(torch.ops.icpu_test.twice.default, X, N))
-        run(plan, torch.randn(3), torch.randn(3), 2)
+        either(plan, torch.randn(3), torch.randn(3), 2)
         assert native.describe(run.load(plan))[0].path == "native"
 
 
@@ -149,10 +156,10 @@ def test_operator_written_in_python_runs_through_the_dispatcher(run: Runner) -> 
         (aten.multinomial.default, (X, -1), RuntimeError),
     ],
 )
-def test_error_of_an_operator_has_the_type_it_has_in_eager(run: Runner, target: Any, args: Any, error: type) -> None:
+def test_error_of_an_operator_has_the_type_it_has_in_eager(either: Runner, target: Any, args: Any, error: type) -> None:
     constants = ((Slot(3), torch.zeros(7, 7)),)
     outputs = (OUT,) * len(target._schema.returns)
-    plan = run.load(
+    plan = either.load(
         make_plan(LoadInput(X, 0), LoadInput(Y, 1), op(target, *args, out=outputs), results=(), constants=constants)
     )
     values = {X: torch.rand(2, 3), Y: torch.rand(2, 3), Slot(3): constants[0][1]}
@@ -164,26 +171,26 @@ def test_error_of_an_operator_has_the_type_it_has_in_eager(run: Runner, target: 
     assert str(native_error.value).splitlines()[0] == str(eager.value).splitlines()[0]
 
 
-def test_exception_of_a_python_callable_arrives_unchanged(run: Runner) -> None:
+def test_exception_of_a_python_callable_arrives_unchanged(either: Runner) -> None:
     class Special(Exception):
         pass
 
     def target() -> None:
         raise Special("here")
 
-    plan = run.load(make_plan(op(target, out=()), results=()))
+    plan = either.load(make_plan(op(target, out=()), results=()))
     with pytest.raises(Special, match="here"):
         plan([])
 
 
 @pytest.mark.parametrize("outputs", [(), (OUT, Y), (Reg(0),)])
-def test_results_that_do_not_match_the_plan_are_an_error(run: Runner, outputs: Any) -> None:
-    plan = run.load(make_plan(LoadInput(X, 0), op(aten.relu.default, X, out=outputs), results=()))
+def test_results_that_do_not_match_the_plan_are_an_error(either: Runner, outputs: Any) -> None:
+    plan = either.load(make_plan(LoadInput(X, 0), op(aten.relu.default, X, out=outputs), results=()))
     with pytest.raises(RuntimeError, match="returned"):
         plan([torch.randn(2)])
 
 
-def test_freed_slot_is_empty(run: Runner) -> None:
-    plan = run.load(make_plan(LoadInput(X, 0), Free((X,)), op(aten.relu.default, X), results=(OUT,)))
+def test_freed_slot_is_empty(either: Runner) -> None:
+    plan = either.load(make_plan(LoadInput(X, 0), Free((X,)), op(aten.relu.default, X), results=(OUT,)))
     with pytest.raises(RuntimeError):
         plan([torch.randn(2)])

@@ -1,14 +1,17 @@
 // From the Python dataclasses of ir/plan.py to the structs of plan.h.
 #pragma once
 
-#include "values.h"
+#include "plan.h"
+
+#include <torch/csrc/Dtype.h>
 
 #include <algorithm>
-#include <unordered_map>
+#include <string>
+#include <utility>
 
 namespace icpu {
 
-inline const std::unordered_map<std::string, Arithmetic> kArithmetic = {
+constexpr std::pair<const char*, Arithmetic> kArithmetic[] = {
     {"add", Arithmetic::add},
     {"sub", Arithmetic::sub},
     {"mul", Arithmetic::mul},
@@ -23,17 +26,18 @@ inline const std::unordered_map<std::string, Arithmetic> kArithmetic = {
 
 class Decoder {
  public:
-  // `slot` and `reg` are the types Slot and Reg of the package that made the plan. Another copy of the package may be
-  // imported by now, with types of its own.
-  Decoder(PyObject* plan, PyObject* addresses, PyObject* slot, PyObject* reg)
-      : source_(plan), addresses_(addresses), markers_{Ref::share(slot), Ref::share(reg)} {
-    Ref ops = Ref::steal(PyImport_ImportModule("torch._ops"));
-    overload_ = attribute(ops.get(), "OpOverload");
+  Decoder(PyObject* plan, PyObject* addresses, PyObject* slot, PyObject* reg) : source_(plan), addresses_(addresses) {
+    plan_.names.slot = Ref::share(slot);
+    plan_.names.reg = Ref::share(reg);
+    overload_ = attribute(Ref::steal(PyImport_ImportModule("torch._ops")).get(), "OpOverload");
+    Ref torch = Ref::steal(PyImport_ImportModule("torch._C"));
+    find_operator_ = attribute(torch.get(), "_dispatch_find_schema_or_throw");
+    call_operator_ = attribute(torch.get(), "_dispatch_call_boxed");
   }
 
   Plan decode() {
     const int64_t slots = as_int(attribute(source_, "slots").get());
-    plan_.registers = as_int(attribute(source_, "registers").get());
+    plan_.names.registers = as_int(attribute(source_, "registers").get());
     read_constants(slots);
     plan_.redzone = as_int(attribute(source_, "redzone").get());
     const Int arena = integer(attribute(source_, "arena_bytes").get());
@@ -52,16 +56,16 @@ class Decoder {
 
  private:
   void read_constants(int64_t slots) {
-    slots_.ids.resize(slots);
-    for (int64_t i = 0; i < slots; ++i) slots_.ids[i] = static_cast<SlotId>(i);
+    plan_.names.ids.resize(slots);
+    for (int64_t i = 0; i < slots; ++i) plan_.names.ids[i] = static_cast<SlotId>(i);
     plan_.slots = slots;
     Ref constants = attribute(source_, "constants");
     for (PyObject* pair : elements(constants.get())) {
       auto [slot, tensor] = std::pair(elements(pair)[0], elements(pair)[1]);
       if (!is_tensor(tensor)) fail(PyExc_TypeError, "a constant of the plan is not a tensor");
-      const SlotId index = slots_.at(slot);
+      const SlotId index = plan_.names.slot_id(slot);
       if (index < 0) fail(PyExc_ValueError, "two constants in one slot");
-      slots_.ids[index] = ~static_cast<SlotId>(plan_.constants.size());
+      plan_.names.ids[index] = ~static_cast<SlotId>(plan_.constants.size());
       plan_.constants.push_back(as_tensor(tensor));
     }
   }
@@ -89,17 +93,14 @@ class Decoder {
     } else if (type == "StrideOf") {
       out.emplace_back(StrideOf{reg(from), slot(from, "slot"), number(from, "dim")});
     } else if (type == "Compute") {
-      const std::string op = as_string(attribute(from, "op").get());
-      if (kArithmetic.count(op) == 0) fail(PyExc_ValueError, "unknown operation in Compute: " + op);
-      out.emplace_back(Compute{reg(from), kArithmetic.at(op), field(from, "left"), field(from, "right")});
+      out.emplace_back(Compute{reg(from), arithmetic(from), field(from, "left"), field(from, "right")});
     } else if (type == "Alloc") {
       out.emplace_back(Alloc{written(from), dtype(from), ints(from, "sizes"), ints(from, "strides"),
-                              as_string(attribute(from, "label").get())});
+                              text(from, "label")});
     } else if (type == "ArenaView") {
       out.emplace_back(
           ArenaView{written(from), field(from, "offset"), dtype(from), ints(from, "sizes"), ints(from, "strides")});
     } else if (type == "StridedView") {
-      plan_.dispatches = true;
       out.emplace_back(StridedView{
           written(from), slot(from, "base"), ints(from, "sizes"), ints(from, "strides"), field(from, "offset")});
     } else if (type == "KernelCall") {
@@ -114,14 +115,14 @@ class Decoder {
                                 read ? std::optional(dtype(from)) : std::nullopt});
     } else if (type == "Guard") {
       out.emplace_back(
-          Guard{as_string(attribute(from, "label").get()), field(from, "offset"), field(from, "bytes")});
+          Guard{text(from, "label"), field(from, "offset"), field(from, "bytes")});
     } else if (type == "Unguard") {
       out.emplace_back(Unguard{field(from, "offset")});
     } else if (type == "Free") {
       Free free;
       Ref listed = attribute(from, "slots");
       for (PyObject* item : elements(listed.get())) {
-        const SlotId id = slots_.at(item);
+        const SlotId id = plan_.names.slot_id(item);
         if (id >= 0) free.slots.push_back(id); // a constant lives as long as the plan
       }
       out.emplace_back(std::move(free));
@@ -130,19 +131,28 @@ class Decoder {
     }
   }
 
+  static Arithmetic arithmetic(PyObject* from) {
+    const std::string op = text(from, "op");
+    for (const auto& [name, value] : kArithmetic) {
+      if (op == name) return value;
+    }
+    fail(PyExc_ValueError, "unknown operation in Compute: " + op);
+  }
+
   KernelCall read_kernel(PyObject* from) {
     KernelCall call;
     Ref symbol = attribute(from, "symbol");
     PyObject* address = PyDict_GetItemWithError(addresses_, symbol.get());
     if (address == nullptr) fail(PyExc_KeyError, "no address for the kernel " + as_string(symbol.get()));
     call.function = reinterpret_cast<KernelFunction>(static_cast<uintptr_t>(as_int(address)));
-    call.label = as_string(attribute(from, "label").get());
+    call.label = text(from, "label");
     Ref pointers = attribute(from, "pointers");
     for (PyObject* pointer : elements(pointers.get())) {
-      if (markers_.is_slot(pointer)) {
-        call.pointers.push_back({false, slots_.at(pointer), {}});
+      if (plan_.names.is_slot(pointer)) {
+        call.pointers.push_back({false, plan_.names.slot_id(pointer), {}});
       } else if (PyObject_HasAttrString(pointer, "slot")) {
-        call.pointers.push_back({false, slots_.at(attribute(pointer, "slot").get()), field(pointer, "offset")});
+        const SlotId base = plan_.names.slot_id(attribute(pointer, "slot").get());
+        call.pointers.push_back({false, base, field(pointer, "offset")});
       } else {
         call.pointers.push_back({true, 0, field(pointer, "offset")});
       }
@@ -155,69 +165,64 @@ class Decoder {
     return call;
   }
 
+  // The call as Python makes it, which serves until the operators library has prepared it, and for what has no native
+  // form.
   ExternCall read_extern(PyObject* from) {
-    Ref target = attribute(from, "target"), args = attribute(from, "args"), kwargs = attribute(from, "kwargs");
-    std::vector<Target> outputs;
-    Ref listed = attribute(from, "outputs");
-    for (PyObject* output : elements(listed.get())) outputs.push_back(read_output(output));
-    const std::string label = as_string(attribute(from, "label").get());
-    const std::string reason = as_string(attribute(from, "reason").get());
-    try {
-      return {read_native(target.get(), args.get(), kwargs.get()), std::move(outputs), label, reason, ""};
-    } catch (const NotNative& not_native) {
-      PyTree kw{PyTree::Kind::dict, Ref::steal(PyTuple_New(elements(kwargs.get()).size())), 0, {}};
-      Py_ssize_t position = 0;
-      for (PyObject* pair : elements(kwargs.get())) {
-        PyTuple_SET_ITEM(kw.object.get(), position++, Ref::share(elements(pair)[0]).release());
-        kw.children.push_back(tree(elements(pair)[1]));
-      }
-      PyTree positional = tree(args.get());
-      positional.kind = PyTree::Kind::tuple;
-      return {PythonCall{target, std::move(positional), std::move(kw)}, std::move(outputs), label, reason, not_native.why};
+    ExternCall call;
+    call.outputs.label = text(from, "label");
+    call.reason = text(from, "reason");
+    Ref outputs = attribute(from, "outputs"), args = attribute(from, "args"), kwargs = attribute(from, "kwargs");
+    for (PyObject* output : elements(outputs.get())) call.outputs.targets.push_back(read_output(output));
+    call.python.args = tree(args.get());
+    call.python.args.kind = PyTree::Kind::tuple;
+    call.python.kwargs = {PyTree::Kind::dict, Ref::steal(PyTuple_New(elements(kwargs.get()).size())), 0, {}};
+    Py_ssize_t position = 0;
+    for (PyObject* pair : elements(kwargs.get())) {
+      PyTuple_SET_ITEM(call.python.kwargs.object.get(), position++, Ref::share(elements(pair)[0]).release());
+      call.python.kwargs.children.push_back(tree(elements(pair)[1]));
     }
-  }
-
-  NativeCall read_native(PyObject* target, PyObject* args, PyObject* kwargs) {
-    if (PyObject_IsInstance(target, overload_.get()) != 1) throw NotNative{"not an operator of the dispatcher"};
-    Ref schema = attribute(target, "_schema");
-    const c10::OperatorName name(
-        as_string(attribute(schema.get(), "name").get()), as_string(attribute(schema.get(), "overload_name").get()));
-    auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (!op.has_value()) throw NotNative{"the dispatcher does not know it"};
-    std::unordered_map<std::string, PyObject*> named;
-    for (PyObject* pair : elements(kwargs)) named[as_string(elements(pair)[0])] = elements(pair)[1];
-    const auto positional = elements(args);
-    NativeCall call{*op, !of_torch(name), {}};
-    const ArgumentReader reader(markers_, slots_, plan_.registers);
-    for (const c10::Argument& argument : op->schema().arguments()) {
-      const size_t position = call.arguments.size();
-      const auto given = named.find(argument.name());
-      if (position < positional.size()) {
-        call.arguments.push_back(reader.read(positional[position], argument.type(), argument.N()));
-      } else if (given != named.end()) {
-        call.arguments.push_back(reader.read(given->second, argument.type(), argument.N()));
-        named.erase(given);
-      } else if (argument.default_value().has_value()) {
-        Argument constant;
-        constant.constant = *argument.default_value();
-        call.arguments.push_back(std::move(constant));
-      } else {
-        throw NotNative{"the argument " + argument.name() + " is missing"};
-      }
+    read_target(attribute(from, "target"), call);
+    if (call.why_python.empty()) {
+      call.why_python = "the operators library is not built yet";
+      call.source = Ref::share(from);
+      plan_.waiting = true;
     }
-    if (!named.empty()) throw NotNative{"unknown argument " + named.begin()->first};
-    if (positional.size() > call.arguments.size()) throw NotNative{"too many arguments"};
     return call;
   }
 
-  static bool of_torch(const c10::OperatorName& name) {
-    const std::string space(name.getNamespace().value_or(""));
+  // An operator of the program is called as C++ calls it, below its OpOverload, which would look for modes of
+  // __torch_function__ before. Only the OpOverload of one of torch's takes numbers for tensors.
+  void read_target(Ref target, ExternCall& call) const {
+    call.of_program = true;
+    call.python.callable = target;
+    if (PyObject_IsInstance(target.get(), overload_.get()) != 1) {
+      call.why_python = "not an operator of the dispatcher";
+      return;
+    }
+    Ref schema = attribute(target.get(), "_schema");
+    Ref name = attribute(schema.get(), "name"), overload = attribute(schema.get(), "overload_name");
+    PyObject* handle = PyObject_CallFunctionObjArgs(find_operator_.get(), name.get(), overload.get(), nullptr);
+    if (handle == nullptr) {
+      PyErr_Clear();
+      call.why_python = "the dispatcher does not know it";
+      return;
+    }
+    Ref first = Ref::steal(handle);
+    call.of_program = !of_torch(as_string(name.get()));
+    if (!call.of_program) return;
+    call.python.callable = call_operator_;
+    auto& arguments = call.python.args.children;
+    arguments.insert(arguments.begin(), {PyTree::Kind::object, std::move(first), 0, {}});
+  }
+
+  static bool of_torch(const std::string& name) {
+    const std::string space = name.substr(0, name.find("::"));
     return space == "aten" || space == "prims" || space == "mkldnn" || space == "onednn" || space == "quantized";
   }
 
   PyTree tree(PyObject* value) const {
-    if (markers_.is_slot(value)) return {PyTree::Kind::slot, {}, slots_.at(value), {}};
-    if (markers_.is_reg(value)) return {PyTree::Kind::reg, {}, reg_index(value, plan_.registers), {}};
+    if (plan_.names.is_slot(value)) return {PyTree::Kind::slot, {}, plan_.names.slot_id(value), {}};
+    if (plan_.names.is_reg(value)) return {PyTree::Kind::reg, {}, plan_.names.reg_index(value), {}};
     // Named tuples and other subclasses are constants.
     if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
       PyTree node{PyTuple_CheckExact(value) ? PyTree::Kind::tuple : PyTree::Kind::list, {}, 0, {}};
@@ -235,18 +240,18 @@ class Decoder {
 
   Target read_output(PyObject* output) const {
     if (output == Py_None) return {Target::Kind::none, 0};
-    if (markers_.is_reg(output)) return {Target::Kind::reg, reg_index(output, plan_.registers)};
-    return {Target::Kind::slot, writable(slots_.at(output))};
+    if (plan_.names.is_reg(output)) return {Target::Kind::reg, plan_.names.reg_index(output)};
+    return {Target::Kind::slot, writable(plan_.names.slot_id(output))};
   }
 
   Result read_result(PyObject* result) const {
-    if (markers_.is_slot(result)) return {Result::Kind::slot, slots_.at(result), {}};
-    if (markers_.is_reg(result)) return {Result::Kind::reg, reg_index(result, plan_.registers), {}};
+    if (plan_.names.is_slot(result)) return {Result::Kind::slot, plan_.names.slot_id(result), {}};
+    if (plan_.names.is_reg(result)) return {Result::Kind::reg, plan_.names.reg_index(result), {}};
     return {Result::Kind::object, 0, Ref::share(result)};
   }
 
   Int integer(PyObject* value) const {
-    if (markers_.is_reg(value)) return {0, reg_index(value, plan_.registers)};
+    if (plan_.names.is_reg(value)) return {0, plan_.names.reg_index(value)};
     return {as_int(value), -1};
   }
 
@@ -259,9 +264,10 @@ class Decoder {
     return values;
   }
 
+  static std::string text(PyObject* from, const char* name) { return as_string(attribute(from, name).get()); }
   static int64_t number(PyObject* from, const char* name) { return as_int(attribute(from, name).get()); }
-  int32_t reg(PyObject* from) const { return reg_index(attribute(from, "reg").get(), plan_.registers); }
-  SlotId slot(PyObject* from, const char* name) const { return slots_.at(attribute(from, name).get()); }
+  int32_t reg(PyObject* from) const { return plan_.names.reg_index(attribute(from, "reg").get()); }
+  SlotId slot(PyObject* from, const char* name) const { return plan_.names.slot_id(attribute(from, name).get()); }
   SlotId written(PyObject* from) const { return writable(slot(from, "slot")); }
 
   static SlotId writable(SlotId id) {
@@ -277,9 +283,7 @@ class Decoder {
 
   PyObject* source_;
   PyObject* addresses_;
-  Markers markers_;
-  Ref overload_;
-  SlotMap slots_;
+  Ref overload_, find_operator_, call_operator_;
   Plan plan_;
 };
 

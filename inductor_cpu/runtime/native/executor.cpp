@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 namespace icpu {
 namespace {
@@ -18,9 +19,29 @@ struct PlanObject {
   Plan* plan;
 };
 
-PyObject* run_plan(const Plan& plan, PyObject* inputs) {
+// Of the operators library; null until that is loaded. Touched with the GIL only.
+Prepare prepare_operator = nullptr;
+
+// Lets the operators library, if it is there, prepare what the plan has kept for it. Calls that run meanwhile go on as
+// they were.
+void prepare_operators(Plan& plan) {
+  if (C10_LIKELY(!plan.waiting) || prepare_operator == nullptr) return;
+  plan.waiting = false;
+  for (Instruction& instruction : plan.instructions) {
+    auto* call = std::get_if<ExternCall>(&instruction);
+    if (call == nullptr || call->source.get() == nullptr) continue;
+    std::string why;
+    call->native.set(prepare_operator(call->source.get(), plan.names, why));
+    if (PyErr_Occurred() != nullptr) throw PythonError();
+    call->why_python = why;
+    call->source = Ref();
+  }
+}
+
+PyObject* run_plan(Plan& plan, PyObject* inputs) {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     if (!PyList_CheckExact(inputs)) fail(PyExc_TypeError, "a plan takes one list of inputs");
+    prepare_operators(plan);
     Frame frame(plan);
     frame.load(elements(inputs));
     // The caller's references go now, so that an input is freed after its last use.
@@ -55,6 +76,7 @@ PyObject* plan_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     }
     auto plan = std::make_unique<Plan>(Decoder(source, addresses, slot, reg).decode());
     plan->force_profile = profile != 0;
+    prepare_operators(*plan);
     Ref self = Ref::steal(type->tp_alloc(type, 0));
     auto* object = reinterpret_cast<PlanObject*>(self.get());
     object->vectorcall = plan_vectorcall;
@@ -70,16 +92,18 @@ void plan_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// One tuple per extern call: label, "native" or "python", why Python, why an extern.
+// One tuple per extern call, as the next call makes it: label, "native" or "python", why Python, why an extern.
 PyObject* plan_describe(PyObject* self, PyObject*) {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    Plan& plan = *reinterpret_cast<PlanObject*>(self)->plan;
+    prepare_operators(plan);
     Ref list = Ref::steal(PyList_New(0));
-    for (const Instruction& instruction : reinterpret_cast<PlanObject*>(self)->plan->instructions) {
+    for (const Instruction& instruction : plan.instructions) {
       const auto* call = std::get_if<ExternCall>(&instruction);
       if (call == nullptr) continue;
-      const char* path = call->why_python.empty() ? "native" : "python";
+      const char* path = call->native.get() != nullptr ? "native" : "python";
       Ref row = Ref::steal(
-          Py_BuildValue("(ssss)", call->label.c_str(), path, call->why_python.c_str(), call->reason.c_str()));
+          Py_BuildValue("(ssss)", call->outputs.label.c_str(), path, call->why_python.c_str(), call->reason.c_str()));
       if (PyList_Append(list.get(), row.get()) != 0) throw PythonError();
     }
     return list.release();
@@ -143,7 +167,18 @@ PyObject* check_tensor_layout(PyObject*, PyObject* tensor) {
   });
 }
 
+PyObject* use_operators(PyObject*, PyObject* capsule) {
+  return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+    void* prepare = PyCapsule_GetPointer(capsule, kPrepareCapsule);
+    if (prepare == nullptr) throw PythonError();
+    prepare_operator = reinterpret_cast<Prepare>(prepare);
+    Py_RETURN_NONE;
+  });
+}
+
 PyMethodDef module_methods[] = {
+    {"use_operators", use_operators, METH_O,
+     "use_operators(capsule): call operators by the operators library from each plan's next call on."},
     {"set_pool_limit", set_pool_limit, METH_O, "set_pool_limit(bytes): most memory kept for later calls."},
     {"lower_pool_limit", lower_pool_limit, METH_O, "lower_pool_limit(bytes): keep no more than that, or than now if less."},
     {"clear_pool", clear_pool, METH_NOARGS, "clear_pool(): give the kept memory back to the system."},

@@ -18,25 +18,25 @@ struct WeightState {
   const void* data = nullptr;
   int64_t version = -1; // -1: a tensor without a version counter (inference mode)
 
-  static const void* storage_of(const at::Tensor& tensor) {
+  static const void* storage_of(const at::TensorBase& tensor) {
     return tensor.has_storage() ? static_cast<const void*>(tensor.storage().unsafeGetStorageImpl()) : static_cast<const void*>(tensor.unsafeGetTensorImpl());
   }
-  static int64_t version_of(const at::Tensor& tensor) {
+  static int64_t version_of(const at::TensorBase& tensor) {
     const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
     return counter.enabled() ? static_cast<int64_t>(counter.current_version()) : -1;
   }
   // Null for a weight whose memory was given back; asking the tensor for it would raise.
-  static const void* data_of(const at::Tensor& tensor) {
+  static const void* data_of(const at::TensorBase& tensor) {
     if (!tensor.has_storage()) return nullptr;
     const void* start = tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get();
     const auto offset = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
     return start == nullptr ? nullptr : static_cast<const char*>(start) + offset;
   }
 
-  bool matches(const at::Tensor& tensor) const {
+  bool matches(const at::TensorBase& tensor) const {
     return impl == storage_of(tensor) && data == data_of(tensor) && version == version_of(tensor);
   }
-  void record(const at::Tensor& tensor) {
+  void record(const at::TensorBase& tensor) {
     impl = storage_of(tensor);
     data = data_of(tensor);
     version = version_of(tensor);
@@ -53,7 +53,7 @@ struct GuardObject {
   std::vector<WeightState>* states;
 };
 
-inline const at::Tensor& weight_at(PyObject* inputs, const WeightState& state) {
+inline const at::TensorBase& weight_at(PyObject* inputs, const WeightState& state) {
   if (!PyList_CheckExact(inputs) || state.position >= PyList_GET_SIZE(inputs)) {
     fail(PyExc_TypeError, "a weight guard takes the list of the graph's inputs");
   }

@@ -13,7 +13,7 @@ namespace icpu {
 inline PyObject* owns_memory_alone(PyObject*, PyObject* object) {
   return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
     if (!is_tensor(object)) fail(PyExc_TypeError, "owns_memory_alone takes a tensor");
-    const at::Tensor& tensor = as_tensor(object);
+    const at::TensorBase& tensor = as_tensor(object);
     if (!tensor.has_storage()) Py_RETURN_FALSE;
     if (tensor.use_count() != 1) Py_RETURN_FALSE; // C++ holds it, too: a consumer of DLPack, a graph of autograd
     // The Python object of a storage, once made, holds a reference of its own.
@@ -29,12 +29,12 @@ inline PyObject* without_memory(PyObject*, PyObject* args) {
     const char* message = nullptr;
     if (!PyArg_ParseTuple(args, "Os", &object, &message)) throw PythonError();
     if (!is_tensor(object)) fail(PyExc_TypeError, "without_memory takes a tensor");
-    const at::Tensor& like = as_tensor(object);
+    const at::TensorBase& like = as_tensor(object);
     const size_t bytes = at::detail::computeStorageNbytes(like.sizes(), like.strides(), like.itemsize());
     auto storage = c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), bytes, c10::DataPtr(nullptr, c10::kCPU), nullptr, /*resizable=*/false);
     storage->release_data_and_set_meta_custom_data_ptr_error_msg_(message);
-    at::Tensor result = at::detail::empty_cpu({0}, like.scalar_type());
+    at::TensorBase result = at::detail::empty_cpu({0}, like.scalar_type());
     result.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(std::move(storage)));
     result.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides());
     return THPVariable_Wrap(result);

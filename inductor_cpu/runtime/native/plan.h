@@ -1,11 +1,9 @@
 // The plan as C++ values: what ir/plan.py says, decoded once. One struct per instruction.
 #pragma once
 
-#include "python.h"
+#include "operators.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/ivalue.h>
-
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,9 +11,6 @@
 namespace icpu {
 
 using KernelFunction = int64_t (*)(void* const* pointers, const int64_t* ints);
-
-// A tensor slot; negative values ~i mean constant i of the plan, which calls share and never write.
-using SlotId = int32_t;
 
 // An integer: a constant, or the value of a register.
 struct Int {
@@ -97,22 +92,6 @@ struct Free {
   std::vector<SlotId> slots;
 };
 
-// One argument of an operator: a prebuilt value, or a recipe that needs the slots and registers of a call.
-struct Argument {
-  enum class Kind { constant, tensor, integer, real, boolean, list };
-  Kind kind = Kind::constant;
-  c10::IValue constant;
-  int32_t index = 0; // slot or register
-  std::vector<Argument> children; // list
-  c10::TypePtr element; // list
-};
-
-struct NativeCall {
-  c10::OperatorHandle op;
-  bool of_program; // not one of torch's own
-  std::vector<Argument> arguments;
-};
-
 // Arguments for a Python callable: a tree whose leaves are Python objects, slots and registers.
 struct PyTree {
   enum class Kind { object, slot, reg, tuple, list, dict };
@@ -127,18 +106,14 @@ struct PythonCall {
   PyTree args, kwargs;
 };
 
-struct Target {
-  enum class Kind { none, slot, reg };
-  Kind kind;
-  int32_t index;
-};
-
 struct ExternCall {
-  std::variant<NativeCall, PythonCall> call;
-  std::vector<Target> outputs;
-  std::string label;
+  PythonCall python; // while there is no `native`
+  PreparedCall native;
+  bool of_program; // not one of torch's own operators
+  Outputs outputs;
   std::string reason;
   std::string why_python; // empty for a native call
+  Ref source; // the instruction, until the operators library has read it; touched with the GIL only
 };
 
 struct Result {
@@ -164,17 +139,18 @@ using Instruction = std::variant<
     Free>;
 
 struct Plan {
-  std::vector<at::Tensor> constants;
+  std::vector<at::TensorBase> constants;
   std::vector<LoadInput> tensor_inputs;
   std::vector<LoadInt> int_inputs;
   std::vector<Instruction> instructions;
   std::vector<Result> results;
   std::vector<SlotId> temporaries; // slots that are neither input nor result
   size_t slots = 0;
-  size_t registers = 0;
   size_t most_pointers = 0;
   size_t most_ints = 0;
   size_t redzone = 0; // bytes; 0: no red zones
+  Names names; // what operators' arguments are made of
+  bool waiting = false; // for the operators library; touched with the GIL only
   bool dispatches = false; // whether any instruction may call the dispatcher
   bool force_profile = false;
 };

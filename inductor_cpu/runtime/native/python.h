@@ -6,7 +6,7 @@
 
 #include <Python.h>
 
-#include <ATen/core/Tensor.h>
+#include <ATen/core/TensorBase.h>
 
 #include <exception>
 #include <string>
@@ -23,7 +23,7 @@ namespace icpu {
 
 struct PyTensor {
   PyObject_HEAD
-  at::Tensor cdata;
+  at::TensorBase cdata;
 };
 
 // A Python exception on its way through C++. It is fetched from the thread state, so that destructors run clean.
@@ -78,7 +78,7 @@ Result guarded(Result failed, Body&& body) {
   return failed;
 }
 
-[[noreturn]] inline void fail(PyObject* type, const std::string& message) {
+[[noreturn]] C10_NOINLINE inline void fail(PyObject* type, const std::string& message) {
   PyErr_SetString(type, message.c_str());
   throw PythonError();
 }
@@ -87,18 +87,19 @@ inline bool is_tensor(PyObject* object) {
   return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
 }
 
-inline const at::Tensor& as_tensor(PyObject* object) { return reinterpret_cast<PyTensor*>(object)->cdata; }
+inline const at::TensorBase& as_tensor(PyObject* object) { return reinterpret_cast<PyTensor*>(object)->cdata; }
 
-inline Ref attribute(PyObject* object, const char* name) { return Ref::steal(PyObject_GetAttrString(object, name)); }
+// What reads Python objects is used in many places when a plan is loaded: inlined, it would take long to compile.
+C10_NOINLINE inline Ref attribute(PyObject* object, const char* name) { return Ref::steal(PyObject_GetAttrString(object, name)); }
 
-inline int64_t as_int(PyObject* object) {
+C10_NOINLINE inline int64_t as_int(PyObject* object) {
   Ref index = Ref::steal(PyNumber_Index(object));
   const int64_t value = PyLong_AsLongLong(index.get());
   if (value == -1 && PyErr_Occurred()) throw PythonError();
   return value;
 }
 
-inline std::string as_string(PyObject* object) {
+C10_NOINLINE inline std::string as_string(PyObject* object) {
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(object, &size);
   if (text == nullptr) throw PythonError();
@@ -106,7 +107,7 @@ inline std::string as_string(PyObject* object) {
 }
 
 // The elements of a tuple or list, borrowed.
-inline c10::ArrayRef<PyObject*> elements(PyObject* sequence) {
+C10_NOINLINE inline c10::ArrayRef<PyObject*> elements(PyObject* sequence) {
   if (!PyTuple_Check(sequence) && !PyList_Check(sequence)) fail(PyExc_TypeError, "expected a tuple or a list");
   return {PySequence_Fast_ITEMS(sequence), static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence))};
 }

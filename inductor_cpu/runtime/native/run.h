@@ -3,17 +3,18 @@
 
 #include "arena.h"
 #include "arithmetic.h"
+#include "dispatch.h"
 #include "plan.h"
+#include "record.h"
 #include "redzone.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
-#include <ATen/record_function.h>
-#include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/equal_ops.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace icpu {
@@ -21,46 +22,11 @@ namespace icpu {
 // Above this many bytes an output takes its memory from the pool, which saves the page faults of fresh memory.
 constexpr size_t kPooledOutput = size_t{1} << 20;
 
-// AOTAutograd has recorded the graph already, chosen the casts of autocast, and traced through dispatch modes: what the
-// plan calls must do none of that again.
-inline c10::DispatchKeySet excluded_keys() {
-  return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
-                           c10::DispatchKey::PythonDispatcher, c10::DispatchKey::PreDispatch});
-}
-
-struct DispatchGuard {
-  c10::impl::ExcludeDispatchKeyGuard keys{excluded_keys()};
-  c10::AutoGradMode no_grad{false};
-};
-
-// Python operators look for dispatch modes themselves, and refuse to run below one.
-class NoModes {
- public:
-  NoModes() : saved_(c10::impl::TorchDispatchModeTLS::get_state()) { c10::impl::TorchDispatchModeTLS::set_state({}); }
-  ~NoModes() { c10::impl::TorchDispatchModeTLS::set_state(saved_); }
-  NoModes(const NoModes&) = delete;
-  NoModes& operator=(const NoModes&) = delete;
-
- private:
-  c10::impl::TorchDispatchModeTLS saved_;
-};
-
-// What the program has written itself, Python or C++, runs with the dispatch keys of the thread that called: it may make
-// tensors of its own classes, push modes, call compiled functions and take gradients. Still without grad mode.
-class ProgramGuard {
- public:
-  explicit ProgramGuard(const c10::impl::LocalDispatchKeySet& caller) : keys_(caller) {}
-
- private:
-  c10::impl::ForceDispatchKeyGuard keys_;
-  NoModes no_modes_;
-};
-
 class Frame {
  public:
   explicit Frame(const Plan& plan)
-      : plan_(plan), slots_(plan.slots), regs_(plan.registers, 0), pointers_(plan.most_pointers), ints_(plan.most_ints) {}
+      : plan_(plan), values_(plan.constants, plan.slots, plan.names.registers), pointers_(plan.most_pointers),
+        ints_(plan.most_ints) {}
 
   // With the GIL: take what the plan needs of the inputs.
   void load(c10::ArrayRef<PyObject*> inputs) {
@@ -69,9 +35,9 @@ class Frame {
       if (!is_tensor(object)) {
         fail(PyExc_TypeError, "input " + std::to_string(input.position) + " must be a tensor, not " + Py_TYPE(object)->tp_name);
       }
-      slots_[input.slot] = as_tensor(object);
+      values_.slots[input.slot] = as_tensor(object);
     }
-    for (const LoadInt& input : plan_.int_inputs) regs_[input.reg] = as_int(at_position(inputs, input.position));
+    for (const LoadInt& input : plan_.int_inputs) values_.regs[input.reg] = as_int(at_position(inputs, input.position));
   }
 
   // Without the GIL.
@@ -86,7 +52,7 @@ class Frame {
     }
     for (const auto& [given, resolved] : copied) {
       DispatchGuard below;
-      if (!given.equal(resolved)) given.copy_(resolved); // the graph has changed its input
+      if (!equal(given, resolved)) copy(resolved, given); // the graph has changed its input
     }
   }
 
@@ -102,7 +68,7 @@ class Frame {
   // Without the GIL: give back the arena and what the call made, which takes time for big tensors. Inputs stay: the
   // count of a tensor that Python knows changes under the GIL, and taking it for each of many inputs is slow.
   void finish() {
-    for (SlotId slot : plan_.temporaries) slots_[slot].reset();
+    for (SlotId slot : plan_.temporaries) values_.slots[slot].reset();
     arena_storage_ = c10::Storage();
     block_.reset();
   }
@@ -112,19 +78,19 @@ class Frame {
 
   // Kernels read memory, where an input with the negative bit (`z.conj().imag`) has the other sign, and which zeros of
   // autograd's (`_efficientzerotensor`) do not have: they get a copy. Returns such inputs with their copies.
-  std::vector<std::pair<at::Tensor, at::Tensor>> resolve_inputs() {
-    std::vector<std::pair<at::Tensor, at::Tensor>> found;
+  std::vector<std::pair<at::TensorBase, at::TensorBase>> resolve_inputs() {
+    std::vector<std::pair<at::TensorBase, at::TensorBase>> found;
     for (const LoadInput& input : plan_.tensor_inputs) {
       if (C10_LIKELY(lies_in_memory(tensor(input.slot)))) continue;
       DispatchGuard below;
-      const at::Tensor given = tensor(input.slot);
-      slots_[input.slot] = copy_of(given, given.sizes(), given.strides());
+      const at::TensorBase given = tensor(input.slot);
+      values_.slots[input.slot] = copy_of(given, given.scalar_type(), given.sizes(), given.strides());
       found.emplace_back(given, tensor(input.slot));
     }
     return found;
   }
 
-  static bool lies_in_memory(const at::Tensor& given) {
+  static bool lies_in_memory(const at::TensorBase& given) {
     return !given.is_neg() && !given._is_zerotensor();
   }
 
@@ -136,17 +102,17 @@ class Frame {
     return inputs[position];
   }
 
-  const at::Tensor& tensor(SlotId id) const { return id >= 0 ? slots_[id] : plan_.constants[~id]; }
-  int64_t value(const Int& number) const { return number.reg < 0 ? number.value : regs_[number.reg]; }
+  const at::TensorBase& tensor(SlotId id) const { return values_.tensor(id); }
+  int64_t value(const Int& number) const { return number.reg < 0 ? number.value : values_.regs[number.reg]; }
   Sizes values(const Ints& numbers) const {
     Sizes result;
     for (const Int& number : numbers) result.push_back(value(number));
     return result;
   }
 
-  void step(const SizeOf& s) { regs_[s.reg] = tensor(s.slot).size(s.dim); }
-  void step(const StrideOf& s) { regs_[s.reg] = tensor(s.slot).stride(s.dim); }
-  void step(const Compute& s) { regs_[s.reg] = compute(s.op, value(s.left), value(s.right)); }
+  void step(const SizeOf& s) { values_.regs[s.reg] = tensor(s.slot).size(s.dim); }
+  void step(const StrideOf& s) { values_.regs[s.reg] = tensor(s.slot).stride(s.dim); }
+  void step(const Compute& s) { values_.regs[s.reg] = compute(s.op, value(s.left), value(s.right)); }
 
   void step(const AcquireArena& s) {
     const int64_t bytes = value(s.bytes);
@@ -165,12 +131,12 @@ class Frame {
       BlockPtr block(Pool::instance().acquire(bytes + 2 * plan_.redzone + 64));
       char* data = static_cast<char*>(block->data) + plan_.redzone;
       zones_.add(s.label, data, bytes, plan_.redzone);
-      slots_[s.slot] = over(storage_over(std::move(block), bytes, plan_.redzone), s.dtype, sizes, strides, 0);
+      values_.slots[s.slot] = over(storage_over(std::move(block), bytes, plan_.redzone), s.dtype, sizes, strides, 0);
     } else if (bytes < kPooledOutput) {
-      slots_[s.slot] = at::detail::empty_strided_cpu(sizes, strides, s.dtype);
+      values_.slots[s.slot] = at::detail::empty_strided_cpu(sizes, strides, s.dtype);
     } else {
       c10::Storage storage = storage_over(BlockPtr(Pool::instance().acquire(bytes)), bytes);
-      slots_[s.slot] = over(std::move(storage), s.dtype, sizes, strides, 0);
+      values_.slots[s.slot] = over(std::move(storage), s.dtype, sizes, strides, 0);
     }
   }
 
@@ -182,15 +148,16 @@ class Frame {
     }
     const int64_t offset = value(s.offset), width = static_cast<int64_t>(c10::elementSize(s.dtype));
     TORCH_CHECK(offset % width == 0, "an arena view at ", offset, " bytes is not aligned to its type");
-    slots_[s.slot] = over(arena_storage_, s.dtype, values(s.sizes), values(s.strides), offset / width);
+    values_.slots[s.slot] = over(arena_storage_, s.dtype, values(s.sizes), values(s.strides), offset / width);
   }
 
   void step(const StridedView& s) {
-    const at::Tensor& base = tensor(s.base);
+    const at::TensorBase& base = tensor(s.base);
     const int64_t offset = base.storage_offset() + value(s.offset);
-    const bool plain = base.is_cpu() && base.layout() == at::kStrided && !base.is_conj() && !base.is_neg();
-    slots_[s.slot] = plain ? over(base.storage(), base.scalar_type(), values(s.sizes), values(s.strides), offset)
-                           : base.as_strided(values(s.sizes), values(s.strides), offset);
+    TORCH_CHECK(base.is_cpu() && base.layout() == at::kStrided, "a view of a tensor on ", base.device(),
+                " with layout ", base.layout());
+    values_.slots[s.slot] = over(base.storage(), base.scalar_type(), values(s.sizes), values(s.strides), offset,
+                                 base.key_set() & kUnresolved);
   }
 
   void step(const KernelCall& s) {
@@ -207,8 +174,7 @@ class Frame {
     if (C10_LIKELY(!record_)) {
       check(s.function(pointers_.data(), ints), s.label);
     } else {
-      at::RecordFunction range(at::RecordScope::FUNCTION);
-      if (range.isActive()) range.before(s.label.c_str());
+      const Range range(s.label.c_str());
       check(s.function(pointers_.data(), ints), s.label);
     }
     zones_.check(s.label);
@@ -229,28 +195,33 @@ class Frame {
   }
 
   void step(const ExternCall& s) {
-    if (const auto* native = std::get_if<NativeCall>(&s.call)) {
-      call(*native, s);
+    std::optional<ProgramGuard> guard;
+    if (s.of_program) guard.emplace(caller_);
+    if (const NativeCall* native = s.native.get(); C10_LIKELY(native != nullptr)) {
+      native->run(values_, s.outputs);
+    } else if (s.of_program) {
+      call(s.python, s.outputs);
     } else {
-      call(std::get<PythonCall>(s.call), s);
+      const NoFunctionModes below;
+      call(s.python, s.outputs);
     }
-    zones_.check(s.label);
+    zones_.check(s.outputs.label);
   }
 
   void step(const Restride& s) {
     const Sizes sizes = values(s.sizes), strides = values(s.strides);
     if (!tensor(s.slot).defined()) return; // operators leave out results without use (an RNN's workspace)
     if (!s.dtype && tensor(s.slot).sizes() != c10::IntArrayRef(sizes)) return;
-    if (s.dtype && tensor(s.slot).scalar_type() != *s.dtype) slots_[s.slot] = tensor(s.slot).to(*s.dtype);
-    const at::Tensor& given = tensor(s.slot);
+    const at::TensorBase& given = tensor(s.slot);
     TORCH_CHECK(given.sizes() == c10::IntArrayRef(sizes), "an operator returned sizes ", given.sizes(),
                 " where the graph was compiled for ", c10::IntArrayRef(sizes));
-    bool same = lies_in_memory(given) && !given.is_conj();
+    const at::ScalarType dtype = s.dtype.value_or(given.scalar_type());
+    bool same = lies_in_memory(given) && !given.is_conj() && given.scalar_type() == dtype;
     for (size_t i = 0; i < sizes.size(); ++i) same = same && (sizes[i] <= 1 || given.stride(i) == strides[i]);
     // A result that aliases arena memory would change when its place is used again.
     same = same && !(arena_storage_ && given.storage().is_alias_of(arena_storage_));
-    if (same || given.numel() == 0) return;
-    slots_[s.slot] = copy_of(given, sizes, strides);
+    if (same || (given.numel() == 0 && given.scalar_type() == dtype)) return;
+    values_.slots[s.slot] = copy_of(given, dtype, sizes, strides);
   }
 
   void step(const Guard& s) { zones_.add(s.label, arena_ + value(s.offset), value(s.bytes), plan_.redzone); }
@@ -259,128 +230,82 @@ class Frame {
   void step(const Free& s) {
     for (SlotId slot : s.slots) {
       // Memory of ours that goes back to the pool is guarded no longer.
-      if (plan_.redzone > 0 && slots_[slot].defined() && slots_[slot].has_storage()) {
-        zones_.remove(static_cast<const char*>(slots_[slot].storage().data()));
+      if (plan_.redzone > 0 && values_.slots[slot].defined() && values_.slots[slot].has_storage()) {
+        zones_.remove(static_cast<const char*>(values_.slots[slot].storage().data()));
       }
-      slots_[slot].reset();
+      values_.slots[slot].reset();
     }
   }
 
-  static at::Tensor copy_of(const at::Tensor& given, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
-    at::Tensor copy = at::detail::empty_strided_cpu(sizes, strides, given.scalar_type());
-    at::Tensor from = given, to = copy;
+  static at::TensorBase copy_of(
+      const at::TensorBase& given, at::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+    at::TensorBase result = at::detail::empty_strided_cpu(sizes, strides, dtype);
+    copy(without_repeats(given, strides), without_repeats(result, strides));
+    return result;
+  }
+
+  // One element stands for all of an expanded dimension.
+  static at::TensorBase without_repeats(const at::TensorBase& tensor, c10::IntArrayRef strides) {
+    if (std::find(strides.begin(), strides.end(), 0) == strides.end()) return tensor;
+    Sizes sizes(tensor.sizes());
     for (size_t i = 0; i < sizes.size(); ++i) {
-      if (strides[i] != 0) continue; // one element stands for all of an expanded dimension
-      from = from.narrow(int64_t(i), 0, 1), to = to.narrow(int64_t(i), 0, 1);
+      if (strides[i] == 0) sizes[i] = std::min<int64_t>(sizes[i], 1);
     }
-    to.copy_(from);
-    return copy;
+    at::TensorBase view(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(), false));
+    view.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, Sizes(tensor.strides()), tensor.storage_offset());
+    return view;
   }
 
-  static at::Tensor over(
-      c10::Storage storage, at::ScalarType dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
-    at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), caffe2::TypeMeta::fromScalarType(dtype));
+  // Operators of torch by its own stubs: the class with the methods, at::Tensor, takes long to compile.
+  static void copy(const at::TensorBase& from, const at::TensorBase& to) {
+    at::_ops::copy_::call(const_cast<at::Tensor&>(whole(to)), whole(from), false);
+  }
+  static bool equal(const at::TensorBase& a, const at::TensorBase& b) {
+    return at::_ops::equal::call(whole(a), whole(b));
+  }
+
+  // at::Tensor adds only methods to its base; operators.cpp, which knows it, checks that.
+  static const at::Tensor& whole(const at::TensorBase& tensor) { return reinterpret_cast<const at::Tensor&>(tensor); }
+
+  // What a view has of its base besides memory: that its values are conjugated or negated.
+  static constexpr c10::DispatchKeySet kUnresolved{c10::DispatchKey::Conjugate, c10::DispatchKey::Negative};
+
+  static at::TensorBase over(
+      c10::Storage storage,
+      at::ScalarType dtype,
+      c10::IntArrayRef sizes,
+      c10::IntArrayRef strides,
+      int64_t offset,
+      c10::DispatchKeySet keys = {}) {
+    at::TensorBase tensor = at::detail::make_tensor_base<c10::TensorImpl>(
+        std::move(storage), keys | c10::DispatchKeySet(c10::DispatchKey::CPU),
+        caffe2::TypeMeta::fromScalarType(dtype));
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
     return tensor;
   }
 
-  static void* data(const at::Tensor& tensor, const std::string& label) {
+  static void* data(const at::TensorBase& tensor, const std::string& label) {
     TORCH_CHECK(tensor.defined(), "the kernel ", label, " reads an empty slot");
     TORCH_CHECK(tensor.is_cpu() && tensor.layout() == at::kStrided, "the kernel ", label,
                 " needs a dense CPU tensor and got one on ", tensor.device(), " with layout ", tensor.layout());
     return tensor.mutable_data_ptr();
   }
 
-  // Externs.
-  void call(const NativeCall& native, const ExternCall& s) {
-    stack_.clear();
-    for (const Argument& argument : native.arguments) stack_.push_back(evaluate(argument));
-    std::optional<ProgramGuard> guard;
-    if (native.of_program) guard.emplace(caller_);
-    native.op.callBoxed(stack_);
-    size_t next = 0;
-    for (c10::IValue& value : stack_) take(std::move(value), s, next);
-    check_count(next, s);
-    stack_.clear();
-  }
-
-  c10::IValue evaluate(const Argument& argument) const {
-    switch (argument.kind) {
-      case Argument::Kind::constant: return argument.constant;
-      case Argument::Kind::tensor: {
-        const at::Tensor& value = tensor(argument.index);
-        return value.defined() ? c10::IValue(value) : c10::IValue();
-      }
-      case Argument::Kind::integer: return c10::IValue(regs_[argument.index]);
-      case Argument::Kind::real: return c10::IValue(static_cast<double>(regs_[argument.index]));
-      case Argument::Kind::boolean: return c10::IValue(regs_[argument.index] != 0);
-      case Argument::Kind::list: {
-        c10::impl::GenericList list(argument.element);
-        list.reserve(argument.children.size());
-        for (const Argument& child : argument.children) list.push_back(evaluate(child));
-        return c10::IValue(std::move(list));
-      }
-    }
-    TORCH_INTERNAL_ASSERT(false);
-  }
-
-  const Target& target(const ExternCall& s, size_t next) const {
-    TORCH_CHECK(next < s.outputs.size(), s.label, " returned more than the ", s.outputs.size(), " results of the plan");
-    return s.outputs[next];
-  }
-
-  static void check_count(size_t next, const ExternCall& s) {
-    TORCH_CHECK(next == s.outputs.size(), s.label, " returned ", next, " results, and the plan has ", s.outputs.size());
-  }
-
-  void put(at::Tensor value, const ExternCall& s, size_t next) {
-    const Target& to = target(s, next);
-    TORCH_CHECK(to.kind != Target::Kind::reg, s.label, " returned a tensor where the plan has an integer");
-    if (to.kind == Target::Kind::slot) slots_[to.index] = std::move(value);
-  }
-
-  void put(int64_t value, const ExternCall& s, size_t next) {
-    const Target& to = target(s, next);
-    TORCH_CHECK(to.kind != Target::Kind::slot, s.label, " returned a number where the plan has a tensor");
-    if (to.kind == Target::Kind::reg) regs_[to.index] = value;
-  }
-
-  void take(c10::IValue value, const ExternCall& s, size_t& next) {
-    if (value.isTensor()) {
-      put(std::move(value).toTensor(), s, next++);
-    } else if (value.isNone()) {
-      put(at::Tensor(), s, next++);
-    } else if (value.isBool()) {
-      put(value.toBool(), s, next++);
-    } else if (value.isInt()) {
-      put(value.toInt(), s, next++);
-    } else if (value.isSymInt()) {
-      put(value.toSymInt().guard_int(__FILE__, __LINE__), s, next++);
-    } else if (value.isList()) {
-      for (const c10::IValue& item : value.toListRef()) take(item, s, next);
-    } else {
-      const bool dropped = target(s, next++).kind == Target::Kind::none;
-      TORCH_CHECK(dropped, s.label, " returned a ", value.tagKind(), ", which a plan cannot hold");
-    }
-  }
-
-  void call(const PythonCall& python, const ExternCall& s) {
+  void call(const PythonCall& python, const Outputs& outputs) {
     WithGil gil;
-    const ProgramGuard guard(caller_);
     Ref args = build(python.args), kwargs = build(python.kwargs);
     Ref value = Ref::steal(PyObject_Call(python.callable.get(), args.get(), kwargs.get()));
-    size_t next = 0;
-    if (value.get() == Py_None && s.outputs.empty()) return;
-    take(value.get(), s, next);
-    check_count(next, s);
+    if (value.get() == Py_None && outputs.targets.empty()) return;
+    Receiver receiver(values_, outputs);
+    take(value.get(), receiver);
+    receiver.finish();
   }
 
   Ref build(const PyTree& node) const {
     switch (node.kind) {
       case PyTree::Kind::object: return node.object;
       case PyTree::Kind::slot: return Ref::steal(THPVariable_Wrap(tensor(node.index)));
-      case PyTree::Kind::reg: return Ref::steal(PyLong_FromLongLong(regs_[node.index]));
+      case PyTree::Kind::reg: return Ref::steal(PyLong_FromLongLong(values_.regs[node.index]));
       case PyTree::Kind::dict: {
         Ref dict = Ref::steal(PyDict_New());
         for (size_t i = 0; i < node.children.size(); ++i) {
@@ -408,36 +333,33 @@ class Frame {
     TORCH_INTERNAL_ASSERT(false);
   }
 
-  void take(PyObject* value, const ExternCall& s, size_t& next) {
+  static void take(PyObject* value, Receiver& receiver) {
     if (PyTuple_Check(value) || PyList_Check(value)) {
-      for (PyObject* item : elements(value)) take(item, s, next);
+      for (PyObject* item : elements(value)) take(item, receiver);
     } else if (value == Py_None) {
-      put(at::Tensor(), s, next++);
+      receiver.put(at::TensorBase());
     } else if (is_tensor(value)) {
-      put(as_tensor(value), s, next++);
+      receiver.put(as_tensor(value));
     } else if (PyIndex_Check(value)) {
-      put(as_int(value), s, next++);
+      receiver.put(as_int(value));
     } else {
-      const bool dropped = target(s, next++).kind == Target::Kind::none;
-      TORCH_CHECK(dropped, s.label, " returned a ", Py_TYPE(value)->tp_name, ", which a plan cannot hold");
+      receiver.drop(Py_TYPE(value)->tp_name);
     }
   }
 
   PyObject* wrap(const Result& result) const {
     switch (result.kind) {
       case Result::Kind::slot: return Ref::steal(THPVariable_Wrap(tensor(result.index))).release();
-      case Result::Kind::reg: return Ref::steal(PyLong_FromLongLong(regs_[result.index])).release();
+      case Result::Kind::reg: return Ref::steal(PyLong_FromLongLong(values_.regs[result.index])).release();
       case Result::Kind::object: return Ref(result.object).release();
     }
     TORCH_INTERNAL_ASSERT(false);
   }
 
   const Plan& plan_;
-  c10::SmallVector<at::Tensor, 32> slots_;
-  c10::SmallVector<int64_t, 32> regs_;
+  Values values_;
   c10::SmallVector<void*, 32> pointers_;
   c10::SmallVector<int64_t, 32> ints_;
-  std::vector<c10::IValue> stack_;
   const c10::impl::LocalDispatchKeySet caller_{c10::impl::tls_local_dispatch_key_set()};
   RedZones zones_;
   BlockPtr block_;

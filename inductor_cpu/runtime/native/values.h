@@ -1,170 +1,81 @@
-// Arguments of operators, from Python constants to IValues, as the operator's schema asks. Done once, when a plan loads.
+// The values of one call of a plan, and how they get the results of an operator.
 #pragma once
 
-#include "plan.h"
+#include "names.h"
 
-#include <torch/csrc/Device.h>
-#include <torch/csrc/Dtype.h>
-#include <torch/csrc/Layout.h>
-#include <torch/csrc/MemoryFormat.h>
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
 
-#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace icpu {
 
-// The types of ir/plan.py that stand for run-time values.
-struct Markers {
-  Ref slot, reg;
-  bool is_slot(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == slot.get(); }
-  bool is_reg(PyObject* object) const { return reinterpret_cast<PyObject*>(Py_TYPE(object)) == reg.get(); }
+class Values {
+ public:
+  Values(const std::vector<at::TensorBase>& constants, size_t slot_count, size_t registers)
+      : slots(slot_count), regs(registers, 0), constants_(constants) {}
+
+  const at::TensorBase& tensor(SlotId id) const { return id >= 0 ? slots[id] : constants_[~id]; }
+
+  c10::SmallVector<at::TensorBase, 32> slots;
+  c10::SmallVector<int64_t, 32> regs;
+
+ private:
+  const std::vector<at::TensorBase>& constants_;
 };
 
-// Translates a plan's slot number to the id of a slot or a constant.
-class SlotMap {
+// Where a result of an operator goes.
+struct Target {
+  enum class Kind { none, slot, reg };
+  Kind kind;
+  int32_t index;
+};
+
+struct Outputs {
+  std::string label; // of the operator
+  std::vector<Target> targets;
+};
+
+// Takes the results of one operator, one after another.
+class Receiver {
  public:
-  std::vector<SlotId> ids;
-  SlotId at(PyObject* slot) const {
-    const int64_t index = as_int(attribute(slot, "index").get());
-    if (index < 0 || index >= static_cast<int64_t>(ids.size())) fail(PyExc_ValueError, "slot number out of range");
-    return ids[index];
+  Receiver(Values& values, const Outputs& outputs) : values_(values), outputs_(outputs) {}
+
+  void put(at::TensorBase value) {
+    const Target& to = next();
+    TORCH_CHECK(to.kind != Target::Kind::reg, outputs_.label, " returned a tensor where the plan has an integer");
+    if (to.kind == Target::Kind::slot) values_.slots[to.index] = std::move(value);
   }
-};
 
-inline int32_t reg_index(PyObject* reg, size_t registers) {
-  const int64_t index = as_int(attribute(reg, "index").get());
-  if (index < 0 || index >= static_cast<int64_t>(registers)) fail(PyExc_ValueError, "register number out of range");
-  return static_cast<int32_t>(index);
-}
+  void put(int64_t value) {
+    const Target& to = next();
+    TORCH_CHECK(to.kind != Target::Kind::slot, outputs_.label, " returned a number where the plan has a tensor");
+    if (to.kind == Target::Kind::reg) values_.regs[to.index] = value;
+  }
 
-// Why a value has no native form; the caller then takes the Python path.
-struct NotNative {
-  std::string why;
-};
+  // A value of another type, which must not be needed.
+  void drop(const std::string& type) {
+    const bool dropped = next().kind == Target::Kind::none;
+    TORCH_CHECK(dropped, outputs_.label, " returned a ", type, ", which a plan cannot hold");
+  }
 
-class ArgumentReader {
- public:
-  ArgumentReader(const Markers& markers, const SlotMap& slots, size_t registers)
-      : markers_(markers), slots_(slots), registers_(registers) {}
-
-  // `count` is N of a type such as int[2], for which a single number stands for N equal ones.
-  Argument read(PyObject* value, const c10::TypePtr& type, std::optional<int32_t> count = std::nullopt) const {
-    if (type->kind() == c10::TypeKind::OptionalType) {
-      if (value == Py_None) return constant(c10::IValue());
-      return read(value, type->expectRef<c10::OptionalType>().getElementType(), count);
-    }
-    if (type->kind() == c10::TypeKind::ListType) {
-      return read_list(value, type->expectRef<c10::ListType>().getElementType(), count);
-    }
-    if (markers_.is_slot(value)) {
-      if (type->kind() != c10::TypeKind::TensorType) throw NotNative{"a tensor where " + type->str() + " is expected"};
-      return recipe(Argument::Kind::tensor, slots_.at(value));
-    }
-    if (markers_.is_reg(value)) return recipe(register_kind(type), reg_index(value, registers_));
-    return constant(read_constant(value, type));
+  void finish() const {
+    const size_t count = outputs_.targets.size();
+    TORCH_CHECK(taken_ == count, outputs_.label, " returned ", taken_, " results, and the plan has ", count);
   }
 
  private:
-  static Argument constant(c10::IValue value) {
-    Argument argument;
-    argument.constant = std::move(value);
-    return argument;
+  const Target& next() {
+    const size_t count = outputs_.targets.size();
+    TORCH_CHECK(taken_ < count, outputs_.label, " returned more than the ", count, " results of the plan");
+    return outputs_.targets[taken_++];
   }
 
-  static Argument recipe(Argument::Kind kind, int32_t index) {
-    Argument argument;
-    argument.kind = kind;
-    argument.index = index;
-    return argument;
-  }
-
-  static Argument::Kind register_kind(const c10::TypePtr& type) {
-    switch (type->kind()) {
-      case c10::TypeKind::IntType:
-      case c10::TypeKind::NumberType:
-        return Argument::Kind::integer;
-      case c10::TypeKind::FloatType:
-        return Argument::Kind::real;
-      case c10::TypeKind::BoolType:
-        return Argument::Kind::boolean;
-      default:
-        throw NotNative{"an integer where " + type->str() + " is expected"};
-    }
-  }
-
-  Argument read_list(PyObject* value, const c10::TypePtr& element, std::optional<int32_t> count) const {
-    Argument list;
-    list.kind = Argument::Kind::list;
-    list.element = element;
-    if (PyTuple_Check(value) || PyList_Check(value)) {
-      for (PyObject* item : elements(value)) list.children.push_back(read(item, element));
-    } else if (count.has_value()) {
-      list.children.assign(*count, read(value, element));
-    } else {
-      throw NotNative{"one value where a list of " + element->str() + " is expected"};
-    }
-    for (const Argument& child : list.children) {
-      if (child.kind != Argument::Kind::constant) return list;
-    }
-    c10::impl::GenericList values(element);
-    for (const Argument& child : list.children) values.push_back(child.constant);
-    return constant(c10::IValue(std::move(values)));
-  }
-
-  static c10::IValue read_constant(PyObject* value, const c10::TypePtr& type) {
-    switch (type->kind()) {
-      case c10::TypeKind::IntType:
-        return read_int(value);
-      case c10::TypeKind::FloatType:
-        if (PyFloat_Check(value) || PyLong_Check(value)) return c10::IValue(checked_double(value));
-        break;
-      case c10::TypeKind::BoolType:
-        if (PyBool_Check(value)) return c10::IValue(value == Py_True);
-        break;
-      case c10::TypeKind::NumberType:
-        return read_number(value);
-      case c10::TypeKind::StringType:
-        if (PyUnicode_Check(value)) return c10::IValue(as_string(value));
-        break;
-      case c10::TypeKind::DeviceObjType:
-        if (THPDevice_Check(value)) return c10::IValue(reinterpret_cast<THPDevice*>(value)->device);
-        if (PyUnicode_Check(value)) return c10::IValue(c10::Device(as_string(value)));
-        break;
-      default:
-        break;
-    }
-    throw NotNative{std::string(Py_TYPE(value)->tp_name) + " where " + type->str() + " is expected"};
-  }
-
-  // Data types, layouts and memory formats are integers to the dispatcher.
-  static c10::IValue read_int(PyObject* value) {
-    if (PyLong_Check(value)) return c10::IValue(as_int(value));
-    if (THPDtype_Check(value)) return c10::IValue(reinterpret_cast<THPDtype*>(value)->scalar_type);
-    if (Py_TYPE(value) == &THPLayoutType) return c10::IValue(reinterpret_cast<THPLayout*>(value)->layout);
-    if (Py_TYPE(value) == &THPMemoryFormatType) {
-      return c10::IValue(reinterpret_cast<THPMemoryFormat*>(value)->memory_format);
-    }
-    throw NotNative{std::string(Py_TYPE(value)->tp_name) + " where int is expected"};
-  }
-
-  static c10::IValue read_number(PyObject* value) {
-    if (PyBool_Check(value)) return c10::IValue(value == Py_True);
-    if (PyLong_Check(value)) return c10::IValue(as_int(value));
-    if (PyFloat_Check(value)) return c10::IValue(PyFloat_AS_DOUBLE(value));
-    if (PyComplex_Check(value)) {
-      return c10::IValue(c10::complex<double>(PyComplex_RealAsDouble(value), PyComplex_ImagAsDouble(value)));
-    }
-    throw NotNative{std::string(Py_TYPE(value)->tp_name) + " where a number is expected"};
-  }
-
-  static double checked_double(PyObject* value) {
-    const double number = PyFloat_AsDouble(value);
-    if (number == -1.0 && PyErr_Occurred()) throw PythonError();
-    return number;
-  }
-
-  const Markers& markers_;
-  const SlotMap& slots_;
-  size_t registers_;
+  Values& values_;
+  const Outputs& outputs_;
+  size_t taken_ = 0;
 };
 
 } // namespace icpu
