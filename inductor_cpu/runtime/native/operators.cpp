@@ -4,7 +4,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <algorithm>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -21,13 +21,16 @@ class DispatcherCall final : public NativeCall {
       : op_(std::move(op)), arguments_(std::move(arguments)) {}
 
   void run(Values& values, const Outputs& outputs) const override {
-    std::vector<c10::IValue> stack;
-    stack.reserve(std::max(arguments_.size(), op_.schema().returns().size()));
+    using Stack = std::vector<c10::IValue>;
+    if (!values.scratch) values.scratch = std::make_shared<Stack>();
+    Stack& stack = *static_cast<Stack*>(values.scratch.get());
+    stack.clear();
     for (const Argument& argument : arguments_) stack.push_back(evaluate(argument, values));
     op_.callBoxed(stack);
     Receiver receiver(values, outputs);
     for (c10::IValue& value : stack) take(std::move(value), receiver);
     receiver.finish();
+    stack.clear();
   }
 
  private:

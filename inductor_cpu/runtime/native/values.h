@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@ class Values {
 
   c10::SmallVector<at::TensorBase, 32> slots;
   c10::SmallVector<int64_t, 32> regs;
+  std::shared_ptr<void> scratch; // the operators library's, for the length of the call
 
  private:
   const std::vector<at::TensorBase>& constants_;
