@@ -17,6 +17,7 @@ from tabulate import tabulate
 from torch._dynamo.utils import same
 
 from bench_suites.models import RECIPES, Model
+from inductor_cpu.runtime.background import wait_for_background_builds
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,10 @@ class Accuracy:
 def take_turns(functions: Mapping[str, Callable[[], Any]], seconds: float = 5.0, least: int = 5) -> dict[str, float]:
     """Median milliseconds of each function. They run in turn (A B C A B C), so that noise meets all of them alike.
 
-    Rounds go on for `seconds`, at least `least` of them. Each function has to be warm.
+    Rounds go on for `seconds`, at least `least` of them. Each function has to be warm. What icpu builds beside the
+    program is waited for: it takes the cores, and calls are faster with it.
     """
+    wait_for_background_builds()
     times: dict[str, list[float]] = {name: [] for name in functions}
     end = time.perf_counter() + seconds
     rounds = 0

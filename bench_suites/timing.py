@@ -9,13 +9,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from inductor_cpu.runtime.background import wait_for_background_builds
+
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 
 
 def take_turns(functions: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
     """Milliseconds of every call: `rounds` rounds in which each function runs once (A B C A B C), so that noise meets
-    all of them alike. Each function has to be warm."""
+    all of them alike. Each function has to be warm. What icpu builds beside the program is waited for: it takes the
+    cores, and calls are faster with it."""
+    wait_for_background_builds()
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
