@@ -1,8 +1,8 @@
-// Ranges of torch's profiler, through torch's C interface: ATen/record_function.h alone takes longer to compile than
-// the executor.
+// Ranges of torch's profiler, through torch's stable C interface: ATen/record_function.h alone takes longer to compile
+// than the executor.
 #pragma once
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/c/shim.h>
 
 #include <c10/util/Exception.h>
 
