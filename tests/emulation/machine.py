@@ -1,4 +1,4 @@
-"""A CPU with AVX-512 and AMX on one that lacks them: functions of C++ in place of the instructions."""
+"""A CPU with AVX-512 and AMX on one that lacks them: C++ functions in place of the instructions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _DOTS = frozenset({"avx_vnni"})
 
 
 def emulated(machine: Target) -> Target | None:
-    """`machine` with what it lacks of AVX-512 and AMX, as an Intel CPU; None if it has no AVX2 either.
+    """`machine` with AVX-512, its bf16 instructions and AMX, as an Intel CPU; None if it has no AVX2.
 
-    What the CPU has stays instructions."""
+    AVX-512 and its dot products of integers stay instructions where the CPU has them."""
     if not machine.features >= _AVX2.needs:
         return None
     has_vectors = machine.features >= _AVX512.needs
