@@ -184,7 +184,9 @@ inline T rounded(T x, int immediate) {
   }
 }
 
-inline int demand(bool holds) { return holds ? 0 : (std::abort(), 0); }
+inline void demand(bool holds) {
+  if (!holds) std::abort();
+}
 
 template <class V, class T>
 inline V gather(uint64_t m, const V& other, const Lanes<int64_t, sizeof(V) / sizeof(T)>& at, const void* p, int scale) {
