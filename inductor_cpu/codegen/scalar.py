@@ -66,6 +66,7 @@ SCALAR: dict[str, Row] = {
     "gelu_tanh": Row(low="icpu::gelu_tanh({0})"),
     "silu": Row(low="icpu::silu({0})"),
     "low_exp": Row(float="icpu::low_exp({0})"),
+    "exp_of_nonpositive": Row(float="std::exp({0})"),
     "round": Row(float="std::nearbyint({0})"),
     "reciprocal": Row(float="{T}(1) / {0}"),
     "logical_not": Row(bool="!{0}"),

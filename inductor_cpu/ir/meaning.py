@@ -117,6 +117,7 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "gelu": _gelu,
     "silu": torch.nn.functional.silu,
     "low_exp": torch.exp,
+    "exp_of_nonpositive": torch.exp,
     "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "isnan": torch.isnan,
     "isinf": torch.isinf,

@@ -29,6 +29,12 @@ def _exp(x: TensorValue, result: torch.dtype) -> str:
     return "low_exp" if x.dtype in LOW_PRECISION and result in LOW_PRECISION else "exp"
 
 
+def _exp_of_shifted(x: TensorValue, result: torch.dtype, acc: torch.dtype) -> str:
+    """The same for x - largest in the type `acc`, which is never positive."""
+    exp = _exp(x, result)
+    return "exp_of_nonpositive" if exp == "exp" and acc == torch.float32 else exp
+
+
 def _exponentials(
     ctx: Lowering, node: fx.Node, x: TensorValue, axes: Axes, acc: torch.dtype, kind: str
 ) -> tuple[TensorValue, TensorValue, TensorValue]:
@@ -36,7 +42,7 @@ def _exponentials(
     element is, so that the largest number ("fmax") will do where nothing but the sum is used."""
     largest = fold(ctx, node, axes, kind, loader(x, acc), acc)
     shifted = _shifted(x, largest, acc)
-    exp = _exp(x, meta_of(node).dtype)
+    exp = _exp_of_shifted(x, meta_of(node).dtype, acc)
     powers = ctx.pointwise(node, lambda body, at: body.op(exp, shifted(body, at)), dtype=acc)
     return largest, powers, fold(ctx, node, axes, "sum", loader(powers), acc)
 
@@ -74,8 +80,8 @@ def safe_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, dtype: 
 @rule(aten._log_softmax.default)
 def log_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, half_to_float: bool) -> TensorValue:
     """x - max - log(sum exp(x - max)). Where the sum is near 1, its logarithm is as exact as what was added to 1."""
-    exp = _exp(x, meta_of(node).dtype)
     axes, acc = axes_of(x, dim), accumulator(x.dtype)
+    exp = _exp_of_shifted(x, meta_of(node).dtype, acc)
     largest = fold(ctx, node, axes, "fmax", loader(x, acc), acc)
     shifted = _shifted(x, largest, acc)
 
@@ -88,21 +94,24 @@ def log_softmax(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, half_to_
 
 @rule(aten.logsumexp.default)
 def logsumexp(ctx: Lowering, node: fx.Node, x: TensorValue, dim: Any, keepdim: bool = False) -> TensorValue:
-    """log(sum exp(x)), shifted by the largest element where that is finite. Integers compute in the result's dtype."""
+    """log(sum exp(x)), shifted by the largest element where that is finite: the sum is a number above 0 if that is
+    infinity, which is added, and 0 if it is -infinity. Integers compute in the result's dtype."""
     axes, acc = axes_of(x, dim), accumulator(meta_of(node).dtype)
-    exp = _exp(x, meta_of(node).dtype)
+    exp = _exp_of_shifted(x, meta_of(node).dtype, acc)
+    largest = fold(ctx, node, axes, "fmax", loader(x, acc), acc)
 
-    def finite(body: Body, value: int, at: tuple[Expr, ...]) -> int:
+    def finite(body: Body, at: tuple[Expr, ...]) -> int:
+        value = body.load(largest, at)
         return body.op("where", body.op("isinf", value), body.const(0, acc), value)
 
-    shift = fold(ctx, node, axes, "fmax", loader(x, acc), acc, finish=finite)
+    shift = ctx.pointwise(node, finite, largest.sizes, acc)
     shifted = _shifted(x, shift, acc)
 
     def element(body: Body, at: tuple[Expr, ...]) -> int:
         return body.op(exp, shifted(body, at))
 
     def finish(body: Body, value: int, at: tuple[Expr, ...]) -> int:
-        return body.op("add", body.op("log", value), body.load(shift, _full(axes, at, keepdim)))
+        return body.op("add", body.op("log", value), body.load(largest, _full(axes, at, keepdim)))
 
     return node_result(ctx, node, axes, "sum", element, acc, keepdim, finish)
 

@@ -104,6 +104,9 @@ inline Reg<float> exp_reg(Reg<float> x) {
   return scale_reg(power, in.n);
 }
 
+// Scaling takes one instruction whatever the sign.
+inline Reg<float> exp_of_nonpositive_reg(Reg<float> x) { return exp_reg(x); }
+
 // 1 / (1 + exp(-x)) with one step of Newton's method: the instruction of division takes as long as all the rest.
 inline Reg<float> sigmoid_reg(Reg<float> x) {
   const Reg<float> divisor = exp_reg(-x) + 1.0f;
@@ -165,11 +168,32 @@ inline Reg<float> normal_power_reg(Reg<float> n) {
   return (Reg<float>)(((Reg<int32_t>)_mm256_cvtps_epi32(n) + 127) << 23);
 }
 
-// Beyond these bounds the result is infinite, or zero.
+// exp(x) 2^scale = 2^(n + scale) exp(r), where adding `rounder` = 1.5 * 2^23 + 127 + scale leaves n + scale as a float has
+// exponents, so that one shift makes the power of two. That power has to be a normal number.
+inline Reg<float> scaled_exp_reg(Reg<float> x, Reg<float> rounder) {
+  const Reg<float> place = fma_reg(x, splat_reg(1.44269504f), rounder);
+  const Reg<float> minus_n = rounder - place;
+  const Reg<float> high = fma_reg(minus_n, splat_reg(0.693359375f), x);     // exact: few bits times a small integer
+  const Reg<float> r = fma_reg(minus_n, splat_reg(-2.12194440e-4f), high);  // log(2) = 0.693359375 - 2.12194440e-4
+  const Reg<float> power = short_polynomial(
+      r, {1.0f, 1.0f, 0.49999994f, 0.16666521f, 0.041668274f, 0.008368686f, 0.0013820137f});
+  return power * (Reg<float>)((Reg<int32_t>)place << 23);
+}
+inline constexpr float kExponentRounder = 12582912.0f + 127.0f;
+
+// Beyond these bounds the result is infinite, or zero. The last product alone rounds a denormal result: what it scales is
+// 2^64 times as large. Of positive x it is 2^64 times as small, so that what is not infinite in the end is not before.
 inline Reg<float> exp_reg(Reg<float> x) {
   const Reg<float> inside = raw_max(splat_reg(-104.0f), raw_min(splat_reg(89.0f), x));
-  const ExpParts parts = exp_parts(inside);
-  return scale_reg(parts.e + 1.0f, parts.n);
+  const Reg<float> rounder = _mm256_blendv_ps(splat_reg(kExponentRounder - 64), splat_reg(kExponentRounder + 64), x);
+  const Reg<float> scale = _mm256_blendv_ps(splat_reg(0x1p64f), splat_reg(0x1p-64f), x);
+  return scaled_exp_reg(inside, rounder) * scale;
+}
+
+// exp(x) of x <= 0 and of NaN; of larger x, 1.
+inline Reg<float> exp_of_nonpositive_reg(Reg<float> x) {
+  const Reg<float> inside = raw_max(splat_reg(-104.0f), raw_min(splat_reg(0.0f), x));
+  return scaled_exp_reg(inside, splat_reg(kExponentRounder + 64)) * splat_reg(0x1p-64f);
 }
 
 // 2 (2^(n-1) e + (2^(n-1) - 1/2)), which does not cancel for small x, and of which no part is infinite before the result.

@@ -84,6 +84,11 @@ ICPU_BINARY(nextafter, )
 #undef ICPU_SLEEF_F
 #undef ICPU_SLEEF_D
 
+template <int U>
+inline Vec<float, U> exp_of_nonpositive(const Vec<float, U>& a) {
+  return map([](Reg<float> x) { return exp_of_nonpositive_reg(x); }, a);
+}
+
 // exp, expm1, log, log1p, tanh and erf of floats are inline code, of doubles they are SLEEF's.
 #define ICPU_INLINE_OR_SLEEF(name)                                                                            \
   template <Float T, int U>                                                                                   \

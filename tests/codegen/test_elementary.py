@@ -149,6 +149,23 @@ def test_function_of_low_precision_is_rounded_as_the_exact_one_but_near_ties(
     assert error[worst] <= 0.53, (x[worst].item(), error[worst].item())
 
 
+@pytest.mark.parametrize("isa", available())
+def test_exp_of_nonpositive_numbers_is_accurate_and_of_positive_ones_a_number_or_infinity(isa: str) -> None:
+    x = everywhere()
+    b = Build()
+    b.store("y", of(I), b.op("exp_of_nonpositive", b.load("X", of(I), F32)))
+    kernel, got = b.kernel(isa, (I,), vector=None if isa == "scalar" else I, sizes=(N,)), torch.empty_like(x)
+    Library(isa, [kernel]).run(kernel, x, got, sizes=[len(x)])
+    exact = torch.exp(x.to(F64))
+    assert torch.equal(got.isnan(), exact.isnan())
+    below = x <= 0
+    error = (got[below].to(F64) - exact[below]).abs() / unit(exact[below])
+    worst = error.argmax()
+    assert error[worst] <= 1.0, (x[below][worst].item(), error[worst].item())
+    assert (got[x == 0] == 1).all()
+    assert (got[x > 0] >= 1).all()
+
+
 @pytest.mark.parametrize("isa", [name for name in available() if name != "scalar"])
 def test_low_exp_has_17_bits_for_every_float_and_14_of_the_difference_from_one(isa: str) -> None:
     x = everywhere()

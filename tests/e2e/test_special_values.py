@@ -95,3 +95,19 @@ def test_erfinv_of_doubles_near_one_has_all_digits() -> None:
     near = 1 - torch.logspace(-0.4, -15.5, 64, dtype=torch.float64)
     compiled, _ = compile_counted(torch.erfinv)
     torch.testing.assert_close(compiled(near), torch.erfinv(near), rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_logarithms_of_sums_and_shares_of_rows_with_infinities_and_nan(dtype: torch.dtype) -> None:
+    """Where the largest element is infinite, exponents are not what the sum of other rows has, at most 0."""
+    inf, nan = float("inf"), float("nan")
+    starts = [[1.0, -1.0], [inf, 2.0], [-inf, 3.0], [inf, -inf], [nan, inf], [nan, 1.0]]
+    x = torch.cat([torch.tensor(starts), torch.linspace(-90, 90, 35).expand(6, 35)], 1).to(dtype)
+    x = torch.cat([x, torch.full((1, 37), -inf).to(dtype), torch.full((1, 37), inf).to(dtype)])
+
+    def f(x: Tensor) -> tuple[Tensor, ...]:
+        return x.logsumexp(1), x.softmax(1), x.log_softmax(1)
+
+    with torch.no_grad():
+        compiled, _ = compile_counted(f)
+        assert_same(compiled(x), tuple(exact.to(dtype) for exact in f(x.double())))

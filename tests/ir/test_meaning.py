@@ -17,6 +17,7 @@ EAGER = {
     "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "silu": torch.nn.functional.silu,
     "low_exp": torch.exp,
+    "exp_of_nonpositive": torch.exp,
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "ipow": torch.pow,
