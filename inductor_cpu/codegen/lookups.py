@@ -15,7 +15,7 @@ from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import value_position, value_positions
 
 #: How far ahead rows are asked for, and how long a row is at least.
-AHEAD_BYTES, LEAST_ROW_BYTES = 4 << 10, 128
+AHEAD_BYTES, LEAST_ROW_BYTES = 12 << 10, 128
 
 #: A table of fewer bytes is taken to be in a cache already.
 TABLE_BYTES = 1 << 20
