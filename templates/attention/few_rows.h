@@ -286,6 +286,7 @@ class FewRows {
   ICPU_INLINE void weigh_columns(const T* values, int64_t keys, const Weight* weights, const float* factors, float* sums,
                                  const T* next, const Load& load) const {
     constexpr int kTogether = Values::kTogether;
+    const int64_t value_row = p_.v.row, key_row = p_.k.row;  // or each step reads them again: sums might lie there
     Reg<float> sum[R][n][2] = {};
     const auto add = [&](int64_t key, const auto& row) ICPU_INLINE {
       typename Values::Together value[n];
@@ -298,13 +299,13 @@ class FewRows {
       }
     };
     int64_t key = 0;
-    for (; key + kTogether <= keys; key += kTogether, values += kTogether * p_.v.row, next += kTogether * p_.k.row) {
+    for (; key + kTogether <= keys; key += kTogether, values += kTogether * value_row, next += kTogether * key_row) {
       add(key, [&](int64_t c) ICPU_INLINE {
         Operand row[kTogether];
 #pragma GCC unroll 2
         for (int i = 0; i < kTogether; ++i) {
-          row[i] = used<R>(load(values + i * p_.v.row + c));
-          fetch<R, far>(next + i * p_.k.row + c);
+          row[i] = used<R>(load(values + i * value_row + c));
+          fetch<R, far>(next + i * key_row + c);
         }
         return Values::together(row);
       });
