@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tempfile
@@ -64,6 +65,10 @@ assert hasattr(torch.ops.torchvision, "nms"), bench_suites.torchvision_ops.__doc
 
 # After each compile Dynamo empties the caches of the CPU to measure how long its guards take: 0.07 s for a line of log.
 torch._dynamo.guards.profile_guard_manager = lambda *_args: 0.0
+
+
+# Pytest listens to loggers that hand nothing on. Torch writes each graph several times for whoever listens to this one.
+logging.getLogger("torch.__trace").propagate = True
 
 
 @pytest.fixture(scope="session", autouse=True)
