@@ -8,15 +8,16 @@ import pytest
 import torch
 
 from inductor_cpu import config
+from tests.codegen.harness import BITS, available
 from tests.e2e.support import assert_same, compile_counted
 
 Tensor = torch.Tensor
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8]
 
 
-@pytest.fixture(params=[0, 256, None], ids=["scalar", "256", "widest"])
+@pytest.fixture(params=available())
 def simdlen(request: pytest.FixtureRequest) -> Iterator[None]:
-    with config.patch({"cpp.simdlen": request.param}):
+    with config.patch({"cpp.simdlen": BITS[request.param]}):
         yield
 
 
