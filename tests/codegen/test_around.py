@@ -19,6 +19,8 @@ from inductor_cpu.codegen.generate import generate_all
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.loop_nest import Load
 from inductor_cpu.targets import cpu
+from tests.codegen.harness import BITS, VECTORS
+from tests.e2e.support import compile_counted
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
 
@@ -131,12 +133,12 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("simdlen", [None, 256])
+@pytest.mark.parametrize("isa", VECTORS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_numbers_are_eager_s(name: str, simdlen: int | None) -> None:
+def test_the_numbers_are_eager_s(name: str, isa: str) -> None:
     torch.manual_seed(0)
     x = torch.randn(ROWS, COLUMNS)
-    with inductor_cpu.config.patch({"cpp.simdlen": simdlen}):
+    with inductor_cpu.config.patch({"cpp.simdlen": BITS[isa]}):
         have = torch.compile(FUNCTIONS[name], backend="icpu")(x)
     assert torch.equal(have, FUNCTIONS[name](x))
 
@@ -148,15 +150,24 @@ def test_a_result_that_does_not_start_with_a_line_is_right() -> None:
     assert torch.equal(y[1:], x + 1)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.uint8], ids=str)
 @pytest.mark.parametrize("vectors", range(2, 12))
-def test_nothing_is_written_beyond_the_end(monkeypatch: pytest.MonkeyPatch, vectors: int, dtype: torch.dtype) -> None:
+def test_nothing_is_written_beyond_the_end(monkeypatch: pytest.MonkeyPatch, vectors: int) -> None:
     monkeypatch.setattr(around, "MOST_KEPT", 1)
     size = 16 * vectors * 7  # up to 7 units at a time, which need not be whole lines
-    x, y = torch.randint(0, 100, (3, size)).to(dtype), torch.full((size + 64,), 7, dtype=dtype)
-    torch.compile(lambda x, y: y[:size].copy_(x.amax(0)), backend="icpu")(x, y)
-    assert torch.equal(y[:size], x.amax(0))
-    assert (y[size:] == 7).all()
+    dtypes = (torch.bfloat16, torch.float16, torch.uint8)
+    xs = [torch.randint(0, 100, (3, size)).to(dtype) for dtype in dtypes]
+    ys = [torch.full((size + 64,), 7, dtype=dtype) for dtype in dtypes]
+
+    def function(xs: list[torch.Tensor], ys: list[torch.Tensor]) -> None:
+        for x, y in zip(xs, ys, strict=True):
+            y[:size].copy_(x.amax(0))
+
+    compiled, reports = compile_counted(function)
+    compiled(xs, ys)
+    assert [len(report.kernels) for report in reports] == [len(dtypes)]
+    for x, y in zip(xs, ys, strict=True):
+        assert torch.equal(y[:size], x.amax(0)), x.dtype
+        assert (y[size:] == 7).all(), x.dtype
 
 
 @pytest.mark.parametrize(
