@@ -82,9 +82,12 @@ def test_few_rows_read_a_long_cache_of_keys(rows: int, threads: int) -> None:
     blocks = create_block_mask(lambda b, h, q, k: (k > 600) & (h != 1), None, HEADS, rows, keys, device="cpu")
     torch.set_num_threads(threads)
     try:
-        for shared in (1, 4):
-            check("batch", q, k[:, ::shared], v[:, ::shared], block_mask=blocks, enable_gqa=True)
-        check("soft cap", *operands(torch.bfloat16, rows=rows, keys=keys))
+        # Each of these for one row and for two, with one thread and with three; not in all combinations.
+        if (threads == 1) == (rows == 1):
+            check("batch", q, k, v, block_mask=blocks)
+            check("soft cap", *operands(torch.bfloat16, rows=rows, keys=keys))
+        else:
+            check("batch", q, k[:, ::4], v[:, ::4], block_mask=blocks, enable_gqa=True)
     finally:
         torch.set_num_threads(before)
 
