@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
@@ -10,11 +9,10 @@ import torch
 from torch.nn import functional as F
 
 import inductor_cpu
-from inductor_cpu.backend import compile_dynamo_graph
 from inductor_cpu.kernels.attention import choose
 from inductor_cpu.targets.cpu import detect, target_for
 from inductor_cpu.trace import CompileReport
-from tests.e2e.support import assert_like_eager
+from tests.e2e.support import assert_like_eager, compile_counted
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -69,9 +67,9 @@ def masks(rows: int, keys: int, dtype: torch.dtype) -> list[dict[str, Any]]:
 def test_attention_of_any_kind_is_one_kernel(number: int, dtype: torch.dtype) -> None:
     x, memory = inputs(37, 50, 96, dtype)
     kwargs = masks(37, 50, dtype)[number]
-    check(torch.compile(attention, backend="icpu"), x, memory, 4, **kwargs)
-    explained = inductor_cpu.explain(attention, x, memory, 4, **kwargs)
-    assert explained.extern_calls == 0
+    compiled, reports = compile_counted(attention)
+    check(compiled, x, memory, 4, **kwargs)
+    assert [report.extern_calls for report in reports] == [0]
 
 
 @torch.no_grad()
@@ -180,8 +178,7 @@ def test_gradients_of_any_kind_are_one_kernel(number: int, dtype: torch.dtype) -
     x, memory = inputs(37, 50, 96, dtype)
     kwargs, weight = masks(37, 50, dtype)[number], torch.randn(2, 37, 96).to(dtype)
     wide = {k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in kwargs.items()}
-    reports: list[CompileReport] = []
-    compiled = torch.compile(attention, backend=functools.partial(compile_dynamo_graph, observe=reports.append))
+    compiled, reports = compile_counted(attention)
     ours = gradients(compiled, x, memory, weight=weight, **kwargs)
     eagers = gradients(attention, x, memory, weight=weight, **kwargs)
     exact = gradients(attention, x.double(), memory.double(), weight=weight.double(), **wide)
@@ -271,12 +268,17 @@ def spelled(
     return torch.matmul(weights, v).transpose(1, 2).reshape(x.shape)
 
 
+def is_attention(reports: list[CompileReport]) -> bool:
+    return any("attention" in kernel.name for report in reports for kernel in report.kernels)
+
+
 def check_spelled(x: torch.Tensor, memory: torch.Tensor, **kwargs: Any) -> None:
     """One kernel for all of it, as near to fp64 as eager."""
-    explained = inductor_cpu.explain(functools.partial(spelled, **kwargs), x, memory, 4)
-    assert explained.extern_calls == 0
-    assert any("attention" in kernel.name for kernel in explained.kernels)
-    result, eager = torch.compile(spelled, backend="icpu")(x, memory, 4, **kwargs), spelled(x, memory, 4, **kwargs)
+    torch._dynamo.reset()  # a mask of other sizes than the one before is none of symbolic sizes
+    compiled, reports = compile_counted(spelled)
+    result, eager = compiled(x, memory, 4, **kwargs), spelled(x, memory, 4, **kwargs)
+    assert not any(report.externs for report in reports)
+    assert is_attention(reports)
     wide = {k: v.double() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
     exact = spelled(x.double(), memory.double(), 4, **wide)
     assert result.stride() == eager.stride()
@@ -315,8 +317,9 @@ def test_a_factor_of_an_operand_counts_once_whatever_shape_it_is_multiplied_in()
         return ((q * 0.5) @ k).softmax(-1) @ z
 
     args = torch.randn(6, 10, 16), torch.randn(6, 16, 10), torch.randn(2, 3, 10, 16)
-    assert any("attention" in kernel.name for kernel in inductor_cpu.explain(scaled, *args).kernels)
-    torch.testing.assert_close(torch.compile(scaled, backend="icpu")(*args), scaled(*args))
+    compiled, reports = compile_counted(scaled)
+    torch.testing.assert_close(compiled(*args), scaled(*args))
+    assert is_attention(reports)
 
 
 def also_weights(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -346,7 +349,7 @@ def rounded(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("function", "is_attention"),
+    ("function", "recognized"),
     [
         (also_weights, False),
         (scaled_after_the_mask, False),
@@ -356,17 +359,17 @@ def rounded(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         (biased_and_small, True),
     ],
 )
-def test_look_alikes_stay_what_they_are(function: Any, is_attention: bool) -> None:
+def test_look_alikes_stay_what_they_are(function: Any, recognized: bool) -> None:
     args = torch.randn(3, 20, 16), torch.randn(3, 20, 16), torch.randn(3, 20, 24)
-    explained = inductor_cpu.explain(function, *args)
-    assert any("attention" in kernel.name for kernel in explained.kernels) == is_attention
-    torch.testing.assert_close(torch.compile(function, backend="icpu")(*args), function(*args))
+    compiled, reports = compile_counted(function)
+    torch.testing.assert_close(compiled(*args), function(*args))
+    assert is_attention(reports) == recognized
 
 
 @torch.no_grad()
 def test_values_of_another_width_are_taken() -> None:
     """Eager takes this apart: a product, a softmax, a product."""
     q, k, v = torch.randn(2, 4, 10, 16), torch.randn(2, 4, 12, 16), torch.randn(2, 4, 12, 40)
-    compiled = torch.compile(F.scaled_dot_product_attention, backend="icpu")
+    compiled, reports = compile_counted(F.scaled_dot_product_attention)
     torch.testing.assert_close(compiled(q, k, v), F.scaled_dot_product_attention(q, k, v))
-    assert inductor_cpu.explain(F.scaled_dot_product_attention, q, k, v).extern_calls == 0
+    assert [report.extern_calls for report in reports] == [0]
