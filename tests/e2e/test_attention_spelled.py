@@ -105,9 +105,13 @@ def test_rows_without_a_key_are_nan_where_they_are_in_eager_mode(is_added: bool)
     assert is_own(reports)
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    # Scores of float32 are wide as they are.
+    [(torch.float32, False), *((d, wide) for d in (torch.bfloat16, torch.float16) for wide in (False, True))],
+    ids=str,
+)
 @pytest.mark.parametrize("fill", [-1e9, torch.finfo(torch.float32).min, math.inf, math.nan], ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_what_hides_scores_is_the_number_that_their_type_holds(dtype: torch.dtype, fill: float, wide: bool) -> None:
     """-1e9 is -infinity in f16, so that a row without any key is NaN; in float such a row weighs all keys alike."""
     visible = torch.rand(40, 57) < 0.5

@@ -119,10 +119,12 @@ def test_a_batch_whose_operands_are_inputs_is_right(size: tuple[int, int, int, i
     batch, rows, depth, columns = size
     compiled, reports = compile_counted(torch.bmm, dynamic=False)
     x, w = torch.randn(batch, rows, depth).to(dtype), torch.randn(batch, depth, columns).to(dtype)
-    for a in (x, x.mT.contiguous().mT):
-        for b in (w, w.mT.contiguous().mT):
-            check(torch.bmm, compiled, a, b)
-    assert not any(report.externs for report in reports)
+    turned_x, turned_w = x.mT.contiguous().mT, w.mT.contiguous().mT
+    # Both have both layouts; the four combinations in turns, so that each size and each dtype meets all.
+    together = (SIZES.index(size) + DTYPES.index(dtype)) % 2 == 0
+    for a, b in ((x, w), (turned_x, turned_w)) if together else ((x, turned_w), (turned_x, w)):
+        check(torch.bmm, compiled, a, b)
+    assert [len(report.externs) for report in reports] == [0, 0]
 
 
 @pytest.mark.usefixtures("always")
