@@ -113,8 +113,13 @@ def _index(
 
     def compute(body: Body, at: tuple[Expr, ...]) -> int:
         inside = at[how.front : how.front + len(how.shape)]
-        shown = None if mask is None else operand(ctx, body, inside, mask, torch.bool)
-        return body.load(x, how.position(body, at, x.sizes), shown, fill)
+        position = how.position(body, at, x.sizes)
+        if mask is None:
+            return body.load(x, position)
+        shown = operand(ctx, body, inside, mask, torch.bool)
+        if not isinstance(fill, Expr):
+            return body.load(x, position, shown, fill)
+        return body.op("where", shown, body.load(x, position, shown), operand(ctx, body, (), fill, x.dtype))
 
     return ctx.pointwise(node, compute)
 

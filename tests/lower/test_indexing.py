@@ -142,3 +142,9 @@ def test_dynamic_shapes() -> None:
     check(lambda x, i: x[i] * 2, torch.randn(5, 4), ints(7, high=5), dynamic=True)
     check(lambda w, i: F.embedding(i, w) + 1, torch.randn(5, 4), ints(3, 7, high=5), dynamic=True)
     check(lambda x, i: x.gather(1, i), torch.randn(5, 4), ints(5, 3, high=4), dynamic=True)
+    mask, beyond = torch.tensor([True, False, True]), torch.tensor([3, 100, 0])
+
+    def filled(x: torch.Tensor, m: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten._unsafe_masked_index(x, m, [None, i], x.shape[0])
+
+    check(filled, torch.arange(20).view(5, 4), mask[None], beyond[None], dynamic=True)
