@@ -149,43 +149,34 @@ inline Reg<float> log1p_reg(Reg<float> x) {
   return with_sign_of(log_sum_reg(in.e, r), x);
 }
 #else
-// exp(x) - 1 = 2^n (1 + e) - 1: splits x into n log(2) + r with |r| <= log(2) / 2, and gives e = exp(r) - 1.
-struct ExpParts {
-  Reg<float> n, e;
+// x = n log(2) + r with |r| <= log(2) / 2, and 2^(n + shift) for a shift of one's choice: adding 1.5 * 2^23 + 127 + shift
+// rounds to a whole number and leaves n + shift in the last bits as a float has exponents, so that one shift of these makes
+// the power. It has to be a normal number.
+struct Reduced {
+  Reg<float> power, r;
 };
-inline ExpParts exp_parts(Reg<float> x) {
-  const Reg<float> n = round_reg(x * 1.44269504f);
-  const Reg<float> high = fma_reg(n, splat_reg(-0.693359375f), x);     // exact: few bits times a small integer
-  const Reg<float> r = fma_reg(n, splat_reg(2.12194440e-4f), high);    // log(2) = 0.693359375 - 2.12194440e-4
-  // (exp(r) - 1 - r) / r^2
-  const Reg<float> q =
-      short_polynomial(r, {0.49999994f, 0.16666520f, 0.041668393f, 0.0083687808f, 0.0013814464f});
-  return {n, fma_reg(r * r, q, r)};
-}
-
-// 2^n for a whole number -126 <= n <= 127.
-inline Reg<float> normal_power_reg(Reg<float> n) {
-  return (Reg<float>)(((Reg<int32_t>)_mm256_cvtps_epi32(n) + 127) << 23);
-}
-
-// exp(x) 2^scale = 2^(n + scale) exp(r), where adding `rounder` = 1.5 * 2^23 + 127 + scale leaves n + scale as a float has
-// exponents, so that one shift makes the power of two. That power has to be a normal number.
-inline Reg<float> scaled_exp_reg(Reg<float> x, Reg<float> rounder) {
+inline Reduced reduce_reg(Reg<float> x, Reg<float> rounder) {
   const Reg<float> place = fma_reg(x, splat_reg(1.44269504f), rounder);
   const Reg<float> minus_n = rounder - place;
   const Reg<float> high = fma_reg(minus_n, splat_reg(0.693359375f), x);     // exact: few bits times a small integer
   const Reg<float> r = fma_reg(minus_n, splat_reg(-2.12194440e-4f), high);  // log(2) = 0.693359375 - 2.12194440e-4
-  const Reg<float> power = short_polynomial(
-      r, {1.0f, 1.0f, 0.49999994f, 0.16666521f, 0.041668274f, 0.008368686f, 0.0013820137f});
-  return power * (Reg<float>)((Reg<int32_t>)place << 23);
+  return {(Reg<float>)((Reg<int32_t>)place << 23), r};
 }
-inline constexpr float kExponentRounder = 12582912.0f + 127.0f;
+inline constexpr float kRounder = 12582912.0f + 127.0f;
+
+// 2^shift exp(x)
+inline Reg<float> scaled_exp_reg(Reg<float> x, Reg<float> rounder) {
+  const Reduced in = reduce_reg(x, rounder);
+  const Reg<float> power = short_polynomial(
+      in.r, {1.0f, 1.0f, 0.49999994f, 0.16666521f, 0.041668274f, 0.008368686f, 0.0013820137f});
+  return power * in.power;
+}
 
 // Beyond these bounds the result is infinite, or zero. The last product alone rounds a denormal result: what it scales is
 // 2^64 times as large. Of positive x it is 2^64 times as small, so that what is not infinite in the end is not before.
 inline Reg<float> exp_reg(Reg<float> x) {
   const Reg<float> inside = raw_max(splat_reg(-104.0f), raw_min(splat_reg(89.0f), x));
-  const Reg<float> rounder = _mm256_blendv_ps(splat_reg(kExponentRounder - 64), splat_reg(kExponentRounder + 64), x);
+  const Reg<float> rounder = _mm256_blendv_ps(splat_reg(kRounder - 64), splat_reg(kRounder + 64), x);
   const Reg<float> scale = _mm256_blendv_ps(splat_reg(0x1p64f), splat_reg(0x1p-64f), x);
   return scaled_exp_reg(inside, rounder) * scale;
 }
@@ -193,16 +184,26 @@ inline Reg<float> exp_reg(Reg<float> x) {
 // exp(x) of x <= 0 and of NaN; of larger x, 1.
 inline Reg<float> exp_of_nonpositive_reg(Reg<float> x) {
   const Reg<float> inside = raw_max(splat_reg(-104.0f), raw_min(splat_reg(0.0f), x));
-  return scaled_exp_reg(inside, splat_reg(kExponentRounder + 64)) * splat_reg(0x1p-64f);
+  return scaled_exp_reg(inside, splat_reg(kRounder + 64)) * splat_reg(0x1p-64f);
+}
+
+// 2^(n + shift) and exp(r) - 1, where exp(x) - 1 = 2^n (1 + (exp(r) - 1)) - 1.
+struct ExpParts {
+  Reg<float> power, e;
+};
+inline ExpParts exp_parts(Reg<float> x, float rounder = kRounder) {
+  const Reduced in = reduce_reg(x, splat_reg(rounder));
+  // (exp(r) - 1 - r) / r^2
+  const Reg<float> q =
+      short_polynomial(in.r, {0.49999994f, 0.16666520f, 0.041668393f, 0.0083687808f, 0.0013814464f});
+  return {in.power, fma_reg(in.r * in.r, q, in.r)};
 }
 
 // 2 (2^(n-1) e + (2^(n-1) - 1/2)), which does not cancel for small x, and of which no part is infinite before the result.
 inline Reg<float> expm1_reg(Reg<float> x) {
   const Reg<float> inside = raw_max(splat_reg(-18.0f), raw_min(splat_reg(89.0f), x));  // the result is -1, or infinite
-  const ExpParts parts = exp_parts(inside);
-  const auto n = (Reg<int32_t>)_mm256_cvtps_epi32(parts.n);
-  const auto half = (Reg<float>)((n + 126) << 23);
-  const Reg<float> sum = fma_reg(half, parts.e, half - 0.5f);
+  const ExpParts half = exp_parts(inside, kRounder - 1);
+  const Reg<float> sum = fma_reg(half.power, half.e, half.power - 0.5f);
   return with_sign_of(sum + sum, x);
 }
 
@@ -240,8 +241,7 @@ inline Reg<float> log1p_reg(Reg<float> x) {
 inline Reg<float> tanh_reg(Reg<float> x) {
   const Reg<float> size = size_reg(x);
   const ExpParts parts = exp_parts(raw_min(splat_reg(20.0f), size + size));
-  const Reg<float> power = normal_power_reg(parts.n);
-  const Reg<float> t = fma_reg(power, parts.e, power - 1.0f);
+  const Reg<float> t = fma_reg(parts.power, parts.e, parts.power - 1.0f);
   return with_sign_of(t / (t + 2.0f), x);
 }
 
@@ -254,8 +254,7 @@ inline Reg<float> erf_reg(Reg<float> x) {
       size, {0.12837923f, 0.63661939f, 0.10277783f, -0.019153064f, -1.6039540e-4f, 0.0016670267f, -6.3283631e-4f,
              1.1764110e-4f, -9.2562450e-6f});
   const ExpParts parts = exp_parts(-fma_reg(size, rest, size));
-  const Reg<float> power = normal_power_reg(parts.n);
-  return with_sign_of((1.0f - power) - power * parts.e, x);
+  return with_sign_of((1.0f - parts.power) - parts.power * parts.e, x);
 }
 
 #endif
