@@ -69,7 +69,7 @@ _TABLE: list[OpRow] = [
     # exp of float32 for sums and quotients that are rounded to bf16 or f16 in the end: 17 bits are right, all of exp(0)
     *_rows("low_exp", 1, "same", "float32", cost=12),
     # exp of numbers that are 0 at most, or NaN. Of others it is some number from 1 up, or infinity
-    *_rows("exp_of_nonpositive", 1, "same", "float32", cost=16),
+    *_rows("exp_of_nonpositive", 1, "same", "float32", cost=20),
     *_rows("isnan isinf signbit", 1, "bool", "float"),
     *_rows("logical_not", 1, "bool", "bool"),
     *_rows("bitwise_not", 1, "same", "bits"),
