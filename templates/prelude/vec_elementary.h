@@ -14,23 +14,11 @@ namespace icpu {
 #if defined(CPU_CAPABILITY_AVX512)
 inline Reg<float> fma_reg(Reg<float> a, Reg<float> b, Reg<float> c) { return _mm512_fmadd_ps(a, b, c); }
 inline Reg<double> fma_reg(Reg<double> a, Reg<double> b, Reg<double> c) { return _mm512_fmadd_pd(a, b, c); }
-inline Reg<float> round_reg(Reg<float> a) {
-  return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
 // a * 2^n, rounded once, for a whole number n.
 inline Reg<float> scale_reg(Reg<float> a, Reg<float> n) { return _mm512_scalef_ps(a, n); }
 #else
 inline Reg<float> fma_reg(Reg<float> a, Reg<float> b, Reg<float> c) { return _mm256_fmadd_ps(a, b, c); }
 inline Reg<double> fma_reg(Reg<double> a, Reg<double> b, Reg<double> c) { return _mm256_fmadd_pd(a, b, c); }
-inline Reg<float> round_reg(Reg<float> a) {
-  return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-inline Reg<float> scale_reg(Reg<float> a, Reg<float> n) {
-  // In two steps: the first is exact, so that the second one alone rounds a denormal result.
-  const auto whole = (Reg<int32_t>)_mm256_cvtps_epi32(n);
-  const auto half = whole >> 1;
-  return a * (Reg<float>)((half + 127) << 23) * (Reg<float>)((whole - half + 127) << 23);
-}
 #endif
 
 // c[0] + c[1] x + c[2] x^2 + ... for few terms.
@@ -149,9 +137,9 @@ inline Reg<float> log1p_reg(Reg<float> x) {
   return with_sign_of(log_sum_reg(in.e, r), x);
 }
 #else
-// x = n log(2) + r with |r| <= log(2) / 2, and 2^(n + shift) for a shift of one's choice: adding 1.5 * 2^23 + 127 + shift
-// rounds to a whole number and leaves n + shift in the last bits as a float has exponents, so that one shift of these makes
-// the power. It has to be a normal number.
+// x = n log(2) + r with |r| <= log(2) / 2, and 2^(n + scale) for a scale of the caller's choice: adding the rounder, 1.5 *
+// 2^23 + 127 + scale, rounds to a whole number and leaves n + scale in the last bits as a float has exponents, so that one
+// shift of the bits makes the power. It has to be a normal number.
 struct Reduced {
   Reg<float> power, r;
 };
@@ -164,7 +152,7 @@ inline Reduced reduce_reg(Reg<float> x, Reg<float> rounder) {
 }
 inline constexpr float kRounder = 12582912.0f + 127.0f;
 
-// 2^shift exp(x)
+// 2^scale exp(x)
 inline Reg<float> scaled_exp_reg(Reg<float> x, Reg<float> rounder) {
   const Reduced in = reduce_reg(x, rounder);
   const Reg<float> power = short_polynomial(
@@ -187,7 +175,7 @@ inline Reg<float> exp_of_nonpositive_reg(Reg<float> x) {
   return scaled_exp_reg(inside, splat_reg(kRounder + 64)) * splat_reg(0x1p-64f);
 }
 
-// 2^(n + shift) and exp(r) - 1, where exp(x) - 1 = 2^n (1 + (exp(r) - 1)) - 1.
+// 2^(n + scale) and exp(r) - 1, where exp(x) - 1 = 2^n (1 + (exp(r) - 1)) - 1.
 struct ExpParts {
   Reg<float> power, e;
 };
