@@ -14,7 +14,8 @@ from inductor_cpu.ir.loop_nest import Const, Load, Reduce, Scalar, Scan
 from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import value_position, value_positions
 
-#: How far ahead rows are asked for, and how long a row is at least.
+#: How far ahead rows are asked for, and how long a row is at least. Measured with AVX2: 4 KB leave memory idle, 24 KB
+#: push a row that later passes read again out of the L1 cache.
 AHEAD_BYTES, LEAST_ROW_BYTES = 12 << 10, 128
 
 #: A table of fewer bytes is taken to be in a cache already.

@@ -88,7 +88,6 @@ struct LowParts {
   Reg<float> fraction, power;
 };
 inline LowParts low_parts(Reg<float> x, float factor) {
-  constexpr float kRounder = 12582912.0f + 127.0f;  // 1.5 * 2^23 + 127: leaves the power's exponent in the last bits
   const Reg<float> place = fma_reg(x, splat_reg(factor), splat_reg(kRounder));
   return {fma_reg(x, splat_reg(factor), kRounder - place), (Reg<float>)((Reg<int32_t>)place << 23)};
 }

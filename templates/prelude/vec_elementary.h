@@ -150,7 +150,7 @@ inline Reduced reduce_reg(Reg<float> x, Reg<float> rounder) {
   const Reg<float> r = fma_reg(minus_n, splat_reg(-2.12194440e-4f), high);  // log(2) = 0.693359375 - 2.12194440e-4
   return {(Reg<float>)((Reg<int32_t>)place << 23), r};
 }
-inline constexpr float kRounder = 12582912.0f + 127.0f;
+inline constexpr float kRounder = 12582912.0f + 127.0f;  // for a scale of 0
 
 // 2^scale exp(x)
 inline Reg<float> scaled_exp_reg(Reg<float> x, Reg<float> rounder) {
