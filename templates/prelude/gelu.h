@@ -79,13 +79,12 @@ inline Reg<float> gelu_by_pieces(Reg<float> x, const float (&table)[5][32], floa
   constexpr float kPiece = 0.3125f;
   const Reg<float> inside = raw_max(splat_reg(least), raw_min(splat_reg(3.9f), x));
   const Reg<float> place = place_of(inside, 1 / kPiece);
-  const auto piece = (__m512i)place;
   const Reg<float> rest = fma_reg(place - splat_reg(kFirstPlace), splat_reg(-kPiece), inside);
-  Reg<float> slope = look_up(table[4], piece);
+  Reg<float> slope = look_up(table[4], place);
 #pragma GCC unroll 3
-  for (int k = 3; k > 0; --k) slope = fma_reg(slope, rest, look_up(table[k], piece));
+  for (int k = 3; k > 0; --k) slope = fma_reg(slope, rest, look_up(table[k], place));
   const auto some = _mm512_cmp_ps_mask(x, splat_reg(least), _CMP_NLT_UQ);
-  return x * (Reg<float>)_mm512_maskz_fmadd_ps(some, slope, rest, look_up(table[0], piece));
+  return x * (Reg<float>)_mm512_maskz_fmadd_ps(some, slope, rest, look_up(table[0], place));
 }
 
 template <int U>

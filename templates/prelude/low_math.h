@@ -76,10 +76,10 @@ alignas(64) inline constexpr float kLowTanhPieces[4][16] = {
 inline Reg<float> low_tanh_reg(Reg<float> x) {
   const Reg<float> inside = raw_max(splat_reg(-4.64f), raw_min(splat_reg(4.64f), x));
   const Reg<float> size = size_reg(inside);
-  const auto piece = (__m512i)place_of(size, 1 / 0.3f);
-  Reg<float> share = look_up(kLowTanhPieces[3], piece);
+  const Reg<float> place = place_of(size, 1 / 0.3f);
+  Reg<float> share = look_up(kLowTanhPieces[3], place);
 #pragma GCC unroll 3
-  for (int k = 2; k >= 0; --k) share = fma_reg(share, size, look_up(kLowTanhPieces[k], piece));
+  for (int k = 2; k >= 0; --k) share = fma_reg(share, size, look_up(kLowTanhPieces[k], place));
   return inside * share;
 }
 #elif defined(CPU_CAPABILITY_AVX2)

@@ -1,8 +1,8 @@
-// exp, expm1, log and log1p of float registers, and tanh and erf for AVX2, inline: a call of a library function would spill
-// every register of a loop. tanh and erf for AVX-512 are in vec_piecewise.h.
+// exp, expm1, log and log1p of float registers, and tanh for AVX2, inline: a call of a library function would spill every
+// register of a loop. erf, and tanh for AVX-512, are in vec_piecewise.h.
 //
-// Preconditions: float lanes. Errors: exp and log below 1 ulp, expm1 and log1p below 1.5, tanh and erf below 3, for every argument; NaN,
-// infinities, signed zeros and denormal results are those of the exact functions.
+// Preconditions: float lanes. Errors: exp and log below 1 ulp, expm1, log1p and tanh below 1.5, for every argument;
+// NaN, infinities, signed zeros and denormal results are those of the exact functions.
 //
 // The polynomials are minimax fits (Remez) of the functions named beside them.
 #pragma once
@@ -175,23 +175,16 @@ inline Reg<float> exp_of_nonpositive_reg(Reg<float> x) {
   return scaled_exp_reg(inside, splat_reg(kRounder + 64)) * splat_reg(0x1p-64f);
 }
 
-// 2^(n + scale) and exp(r) - 1, where exp(x) - 1 = 2^n (1 + (exp(r) - 1)) - 1.
-struct ExpParts {
-  Reg<float> power, e;
-};
-inline ExpParts exp_parts(Reg<float> x, float rounder = kRounder) {
-  const Reduced in = reduce_reg(x, splat_reg(rounder));
-  // (exp(r) - 1 - r) / r^2
-  const Reg<float> q =
-      short_polynomial(in.r, {0.49999994f, 0.16666520f, 0.041668393f, 0.0083687808f, 0.0013814464f});
-  return {in.power, fma_reg(in.r * in.r, q, in.r)};
-}
-
-// 2 (2^(n-1) e + (2^(n-1) - 1/2)), which does not cancel for small x, and of which no part is infinite before the result.
+// exp(x) = 2^n (1 + e) with e = exp(r) - 1, so that exp(x) - 1 is 2 (2^(n-1) e + (2^(n-1) - 1/2)), which does not cancel for
+// small x, and of which no part is infinite before the result.
 inline Reg<float> expm1_reg(Reg<float> x) {
   const Reg<float> inside = raw_max(splat_reg(-18.0f), raw_min(splat_reg(89.0f), x));  // the result is -1, or infinite
-  const ExpParts half = exp_parts(inside, kRounder - 1);
-  const Reg<float> sum = fma_reg(half.power, half.e, half.power - 0.5f);
+  const Reduced half = reduce_reg(inside, splat_reg(kRounder - 1));
+  // (exp(r) - 1 - r) / r^2
+  const Reg<float> q =
+      short_polynomial(half.r, {0.49999994f, 0.16666520f, 0.041668393f, 0.0083687808f, 0.0013814464f});
+  const Reg<float> e = fma_reg(half.r * half.r, q, half.r);
+  const Reg<float> sum = fma_reg(half.power, e, half.power - 0.5f);
   return with_sign_of(sum + sum, x);
 }
 
@@ -225,24 +218,18 @@ inline Reg<float> log1p_reg(Reg<float> x) {
   return with_sign_of((u > 0.0f) & (u < HUGE_VALF) ? sum : other, x);
 }
 
-// t / (t + 2) with t = exp(2 |x|) - 1, which does not cancel for small x; 1 from 2 |x| = 20 on.
+// Below 0.3, x + x^3 p(4 x^2); then t / (t + 2) with t = exp(2 |x|) - 1, which alone would round three times what is not
+// near 1; 1 from |x| = 10 on. Reduced is 2 |x| = n log(2) + r with -0.1 <= r <= 0.6, so that n is 0 below 0.3.
 inline Reg<float> tanh_reg(Reg<float> x) {
-  const Reg<float> size = size_reg(x);
-  const ExpParts parts = exp_parts(raw_min(splat_reg(20.0f), size + size));
-  const Reg<float> t = fma_reg(parts.power, parts.e, parts.power - 1.0f);
-  return with_sign_of(t / (t + 2.0f), x);
-}
-
-// 1 - exp(-p) with p = -log(1 - erf(|x|)), which is about 1.13 |x| for small x, so that nothing cancels there either; 1
-// from |x| = 3.95 on.
-inline Reg<float> erf_reg(Reg<float> x) {
-  const Reg<float> size = raw_min(splat_reg(3.95f), size_reg(x));
-  // p / |x| - 1
-  const Reg<float> rest = polynomial(
-      size, {0.12837923f, 0.63661939f, 0.10277783f, -0.019153064f, -1.6039540e-4f, 0.0016670267f, -6.3283631e-4f,
-             1.1764110e-4f, -9.2562450e-6f});
-  const ExpParts parts = exp_parts(-fma_reg(size, rest, size));
-  return with_sign_of((1.0f - parts.power) - parts.power * parts.e, x);
+  const Reg<float> size = size_reg(x), kept = raw_min(splat_reg(10.0f), size);
+  const Reg<float> place = fma_reg(kept - 0.127f, splat_reg(2 * 1.44269504f), splat_reg(kRounder));
+  const Reg<float> power = (Reg<float>)((Reg<int32_t>)place << 23);
+  const Reg<float> r = fma_reg(splat_reg(kRounder) - place, splat_reg(0.693147182f), kept + kept), square = r * r;
+  const Reg<float> q = short_polynomial(r, {0.4999995f, 0.16666599f, 0.04171267f, 0.008115098f, 0.0017604891f});
+  const Reg<float> e = fma_reg(square, q, r);  // exp(r) - 1
+  const Reg<float> t = fma_reg(power, e, power - 1.0f);
+  const Reg<float> p = short_polynomial(square, {-0.083332725f, 8.3225156e-3f, -7.8853622e-4f});
+  return with_sign_of(size < 0.3f ? fma_reg(p, square * size, size) : t / (t + 2.0f), x);
 }
 
 #endif

@@ -1,8 +1,9 @@
-// tanh and erf of float registers with AVX-512: a polynomial for each piece of the axis, its coefficients looked up in
-// registers. Inline, without a division, and half as many instructions as a formula with exp needs.
+// tanh and erf of float registers with AVX-512, and erf with AVX2: a polynomial for each piece of the axis, its
+// coefficients looked up in registers. Inline, without a division, and with AVX-512 half as many instructions as a
+// formula with exp needs.
 //
-// Preconditions: float lanes, AVX-512. Errors: below 1.4 ulp for every argument; NaN, infinities, signed zeros and
-// denormals give what the exact functions give.
+// Preconditions: float lanes. Errors: below 1.4 ulp for every argument; NaN, infinities, signed zeros and denormals give
+// what the exact functions give.
 //
 // Pieces of |x| are equally long. Row 0 of a table has their centers, row k + 1 the coefficients of (|x| - center)^k. A
 // center is a float whose function value lies next to a float, so that the first coefficient has no error of rounding;
@@ -11,10 +12,41 @@
 
 #include "vec_elementary.h"
 
-#if defined(CPU_CAPABILITY_AVX512)
 namespace icpu {
 
-alignas(64) inline constexpr float kErfPieces[7][16] = {  // of erf(x); the first piece: of erf(x) - x
+// Where x >= 0 is among pieces of length 1 / density: the number of the nearest center in the low bits of the float
+// `place`, which is kFirstPlace for the first one.
+inline constexpr float kFirstPlace = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
+inline Reg<float> place_of(Reg<float> x, float density) { return fma_reg(x, splat_reg(density), splat_reg(kFirstPlace)); }
+
+// The entry of a row whose number is in the low bits of `place`: as many bits as rows have entries.
+#if defined(CPU_CAPABILITY_AVX512)
+inline Reg<float> look_up(const float (&row)[16], Reg<float> place) {
+  return _mm512_permutexvar_ps((__m512i)place, _mm512_load_ps(row));
+}
+inline Reg<float> look_up(const float (&row)[32], Reg<float> place) {
+  return _mm512_permutex2var_ps(_mm512_load_ps(row), (__m512i)place, _mm512_load_ps(row + 16));
+}
+#else
+// Rows of eight would need fewer coefficients, but looking up among eight takes twice as long on some CPUs (Zen 3).
+inline Reg<float> look_up(const float (&row)[4], Reg<float> place) {
+  return _mm256_permutevar_ps(_mm256_broadcast_ps(reinterpret_cast<const __m128*>(row)), (__m256i)place);
+}
+#endif
+
+// Coefficients from the second on, as a polynomial of `rest`: (f(center + rest) - f(center)) / rest.
+template <int Rows, int Pieces>
+inline Reg<float> slope_at(const float (&table)[Rows][Pieces], Reg<float> place, Reg<float> rest) {
+  Reg<float> sum = look_up(table[Rows - 1], place);
+#pragma GCC unroll 8
+  for (int k = Rows - 2; k > 1; --k) sum = fma_reg(sum, rest, look_up(table[k], place));
+  return sum;
+}
+
+// Of erf(x); the first piece: of erf(x) - x.
+#if defined(CPU_CAPABILITY_AVX512)
+inline constexpr float kErfPiece = 0.255f;
+alignas(64) inline constexpr float kErfPieces[7][16] = {
     {0.0f, 0.25406536f, 0.51121974f, 0.7659708f, 1.0221815f, 1.2765498f, 1.531217f, 1.7840457f, 2.0381165f,
      2.2973065f, 2.5496135f, 2.8064923f, 3.0594032f, 3.315822f, 3.5725489f, 3.827549f},
     {0.0f, 0.28063133f, 0.5303041f, 0.7213009f, 0.8517058f, 0.92897445f, 0.9696481f, 0.9883649f, 0.99605256f,
@@ -33,7 +65,32 @@ alignas(64) inline constexpr float kErfPieces[7][16] = {  // of erf(x); the firs
      0.008158075f, 0.013030628f, 0.009838495f, 0.0053271046f, 0.0022683546f, 7.881831e-4f, 2.264234e-4f,
      4.1479003e-4f, 1.2474222e-4f},
 };
+#else
+inline constexpr float kErfPiece = 1.1265f;
+alignas(16) inline constexpr float kErfPieces[10][4] = {
+    {0.0f, 1.1267794f, 2.2528837f, 3.3819642f},
+    {0.0f, 0.88895345f, 0.99855775f, 0.9999983f},
+    {0.12837917f, 0.3170013f, 0.007050287f, 1.2158986e-05f},
+    {1.9817742e-07f, -0.35719153f, -0.015883192f, -4.113616e-05f},
+    {-0.37613395f, 0.16264427f, 0.021500556f, 8.899958e-05f},
+    {0.00011129179f, 0.027457977f, -0.018930942f, -0.00013646857f},
+    {0.11202537f, -0.061091486f, 0.010662656f, 0.00015437524f},
+    {0.0032697825f, 0.015399251f, -0.0029110846f, -0.00014013893f},
+    {-0.034344546f, 0.009239469f, -0.00088856055f, 0.00011369351f},
+    {0.00933539f, -0.005136452f, 0.00097145286f, -5.7676323e-05f},
+};
+#endif
 
+// In the first piece x + (erf(x) - x): two over the root of pi, as one float, would be off by half a unit.
+inline Reg<float> erf_reg(Reg<float> x) {
+  const Reg<float> size = raw_min(splat_reg(3.94f), size_reg(x));  // 1 from 3.92 on
+  const Reg<float> place = place_of(size, 1 / kErfPiece);
+  const Reg<float> rest = size - look_up(kErfPieces[0], place);
+  const Reg<float> start = place == splat_reg(kFirstPlace) ? size : look_up(kErfPieces[1], place);
+  return with_sign_of(fma_reg(slope_at(kErfPieces, place, rest), rest, start), x);
+}
+
+#if defined(CPU_CAPABILITY_AVX512)
 alignas(64) inline constexpr float kTanhPieces[8][32] = {  // of tanh(x)
     {0.0f, 0.28933027f, 0.5819513f, 0.8751962f, 1.164503f, 1.4581505f, 1.7475517f, 2.0408638f, 2.3315551f, 2.622782f,
      2.913633f, 3.2046294f, 3.4985583f, 3.7901125f, 4.082731f, 4.3743634f, 4.665969f, 4.957331f, 5.2483487f,
@@ -75,46 +132,13 @@ alignas(64) inline constexpr float kTanhPieces[8][32] = {  // of tanh(x)
      0.08240446f, 0.025434168f, -0.03584723f},
 };
 
-// Entry i mod 16, or i mod 32, of a row.
-inline Reg<float> look_up(const float (&row)[16], __m512i i) {
-  return (Reg<float>)_mm512_permutexvar_ps(i, _mm512_load_ps(row));
-}
-inline Reg<float> look_up(const float (&row)[32], __m512i i) {
-  return (Reg<float>)_mm512_permutex2var_ps(_mm512_load_ps(row), i, _mm512_load_ps(row + 16));
-}
-
-// Where x >= 0 is among pieces of length 1 / density: the number of the nearest center in the low bits of the float
-// `place`, which is kFirstPlace for the first one.
-inline constexpr float kFirstPlace = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
-inline Reg<float> place_of(Reg<float> x, float density) { return fma_reg(x, splat_reg(density), splat_reg(kFirstPlace)); }
-
-// Coefficients from the second on, as a polynomial of `rest`: (f(center + rest) - f(center)) / rest.
-template <int Rows, int Pieces>
-inline Reg<float> slope_at(const float (&table)[Rows][Pieces], __m512i piece, Reg<float> rest) {
-  Reg<float> sum = look_up(table[Rows - 1], piece);
-#pragma GCC unroll 8
-  for (int k = Rows - 2; k > 1; --k) sum = fma_reg(sum, rest, look_up(table[k], piece));
-  return sum;
-}
-
 inline Reg<float> tanh_reg(Reg<float> x) {
   // The last polynomial is 1 from 9.02 to 9.09, and less after that: what uses 1 - tanh(x)^2 would see it.
   const Reg<float> size = raw_min(splat_reg(9.05f), size_reg(x));
-  const auto piece = (__m512i)place_of(size, 1 / 0.2915f);
-  const Reg<float> rest = size - look_up(kTanhPieces[0], piece);
-  return with_sign_of(fma_reg(slope_at(kTanhPieces, piece, rest), rest, look_up(kTanhPieces[1], piece)), x);
+  const Reg<float> place = place_of(size, 1 / 0.2915f);
+  const Reg<float> rest = size - look_up(kTanhPieces[0], place);
+  return with_sign_of(fma_reg(slope_at(kTanhPieces, place, rest), rest, look_up(kTanhPieces[1], place)), x);
 }
-
-// In the first piece x + (erf(x) - x): two over the root of pi, as one float, would be off by half a unit.
-inline Reg<float> erf_reg(Reg<float> x) {
-  const Reg<float> size = raw_min(splat_reg(3.94f), size_reg(x));  // 1 from 3.92 on
-  const Reg<float> place = place_of(size, 1 / 0.255f);
-  const auto piece = (__m512i)place;
-  const Reg<float> rest = size - look_up(kErfPieces[0], piece);
-  const auto later = _mm512_cmp_ps_mask(place, splat_reg(kFirstPlace), _CMP_NEQ_UQ);
-  const auto start = (Reg<float>)_mm512_mask_permutexvar_ps(size, later, piece, _mm512_load_ps(kErfPieces[1]));
-  return with_sign_of(fma_reg(slope_at(kErfPieces, piece, rest), rest, start), x);
-}
+#endif
 
 }  // namespace icpu
-#endif
