@@ -13,7 +13,8 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import lane_order
-from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan, Store
+from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scalar, Scan, Store
+from inductor_cpu.ir.ops import OPS
 from inductor_cpu.ir.periodic import period
 from inductor_cpu.ir.rewrite import loops_read, operands, value_positions
 
@@ -208,6 +209,11 @@ class Facts:
                 if k not in stop:
                     pending.extend(self._operands(k))
         return frozenset(found)
+
+    def arithmetic(self, values: Iterable[int]) -> int:
+        """Rough cost of values, in adds, without loads and reductions."""
+        body = self.kernel.body
+        return sum(OPS[instr.op].cost for instr in (body[k] for k in values) if isinstance(instr, Scalar))
 
     def _operands(self, position: int) -> tuple[int, ...]:
         """What is computed for a value: not the mask of a load that is turned over."""

@@ -25,8 +25,7 @@ from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.tiles import Tile, goes_in_columns, is_long
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.kernel import LINE_BYTES, Product
-from inductor_cpu.ir.loop_nest import Reduce, Scalar
-from inductor_cpu.ir.ops import OPS
+from inductor_cpu.ir.loop_nest import Reduce
 from inductor_cpu.ir.rewrite import store_operands
 
 #: How far ahead an access asks for memory: several times what is on its way at a time.
@@ -93,7 +92,7 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
         readers = [number for number, needed in enumerate(passes) if access in needed]
         distance = _next_row(facts, access, units, runs) if len(readers) > 1 else None
         if distance is not None:
-            heaviest = max(readers, key=lambda number: (_arithmetic(facts, passes[number]), number))
+            heaviest = max(readers, key=lambda number: (facts.arithmetic(passes[number]), number))
             found[access] = Ahead(distance, heaviest, _row_bytes(facts, access, units) > FAR_BYTES)
             continue
         distance = _distance(facts, access, units, runs)
@@ -202,11 +201,6 @@ def _passes(facts: Facts) -> list[frozenset[int]]:
         found.append(frozenset(k for k in needed if facts.level[k] > facts.outer_level))
         filled |= needed & frozenset(kernel.kept)
     return found
-
-
-def _arithmetic(facts: Facts, values: Iterable[int]) -> int:
-    body = facts.kernel.body
-    return sum(OPS[instr.op].cost for instr in (body[k] for k in values) if isinstance(instr, Scalar))
 
 
 def _by_results(facts: Facts) -> bool:

@@ -102,6 +102,27 @@ def test_all_results_of_a_kernel_count_together() -> None:
     assert stores(lambda x: (x + 1, x * 2), torch.empty(MANY // 2)) == [{0, 1}]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "lanes", "light", "long"),
+    [
+        (torch.float32, 16, {0, 1}, {0, 1}),
+        (torch.float32, 8, {0, 1}, {0}),
+        (torch.bfloat16, 8, {0, 1}, set()),
+    ],
+    ids=["whole lines", "halves", "quarters"],
+)
+def test_loops_that_compute_for_long_fill_lines_of_one_result_bit_by_bit(
+    dtype: torch.dtype, lanes: int, light: set[int], long: set[int]
+) -> None:
+    def found(function: Callable[..., object]) -> set[int]:
+        x = torch.empty(MOST_KEPT // dtype.itemsize, dtype=dtype)
+        (kernel,) = kernels(schedule_of(lower(function, x), lanes=lanes))
+        return set(stores_around(Facts(kernel), MOST_KEPT))
+
+    assert found(lambda x: (x + 1, x * 2)) == light
+    assert found(lambda x: (x.log(), x.log() * x)) == long
+
+
 def test_rows_that_do_not_start_with_a_line_are_stored_plainly() -> None:
     padded = torch.empty(ROWS, 3, COLUMNS + 1)[:, :, :-1]
     assert stores(lambda x: x.softmax(-1), torch.empty(ROWS, COLUMNS)) == [{0}]
