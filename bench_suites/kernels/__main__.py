@@ -1,4 +1,5 @@
-"""python -m bench_suites.kernels: run the corpus (a part of it), or print the page of files that runs wrote."""
+"""python -m bench_suites.kernels: run the corpus (a part of it), print the page of files that runs wrote, or compare
+two checkouts."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bench_suites.kernels import turns
 from bench_suites.kernels.report import load, page
+
+HERE = Path(__file__).parents[2]
 
 
 def main(arguments: list[str]) -> int:
@@ -20,9 +24,22 @@ def main(arguments: list[str]) -> int:
     run.add_argument("--prepare", action="store_true", help="compile, and check against eager, in place of timing")
     report = commands.add_parser("report", help="print the page of one or several files")
     report.add_argument("files", nargs="+", type=Path)
+    compare = commands.add_parser("turns", help="time kernels in turns with another checkout's")
+    compare.add_argument("other", type=Path, help="the other checkout's folder")
+    compare.add_argument("words", nargs="*", help="kernels with one of these words in their names; all without")
+    compare.add_argument("--rounds", type=int, default=9)
     chosen, rest = parser.parse_known_args(arguments)
     if chosen.command == "report":
         print(page(load(chosen.files)))
+        return 0
+    if chosen.command == "turns":
+        names = turns.chosen(chosen.words)
+        if not names:
+            parser.error(f"no kernel has one of these words in its name: {' '.join(chosen.words)}")
+        found = turns.compare(HERE, chosen.other, names, chosen.rounds)
+        print(turns.page(found))
+        if missing := sorted(set(names) - {t.name for t in found}):
+            print(f"\nnot in {chosen.other}: {', '.join(missing)}")
         return 0
     options = ["--benchmark-disable"] if chosen.prepare else ["--benchmark-quiet"]
     if chosen.out and not chosen.prepare:

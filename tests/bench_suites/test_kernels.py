@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from bench_suites.kernels import turns
+from bench_suites.kernels.__main__ import HERE
 from bench_suites.kernels.bandwidth import Traffic, probe, seconds
 from bench_suites.kernels.check import difference, exact, outcome
 from bench_suites.kernels.report import load, page
@@ -129,3 +131,49 @@ def test_the_page_names_what_is_slow_and_what_leaves_bandwidth_unused(tmp_path: 
     assert "of these below 80% of plain stores' bandwidth and in cache, too: idle\n" in f"{text}\n"
     assert "stores to the cache" in text
     assert "11.1 |" in text  # GB/s of the fast one, without its call
+
+
+def test_the_process_of_a_checkout_times_its_kernels_and_knows_no_others() -> None:
+    with turns.Checkout(HERE) as checkout:
+        assert checkout.ask(prepare="write_key_cache") is True
+        assert checkout.ask(time="write_key_cache") > 0
+        assert checkout.ask(prepare="no such kernel") is False
+
+
+def test_checkouts_take_turns_in_changing_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Fake(turns.Checkout):
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def ask(self, **question: Any) -> Any:
+            if "prepare" in question:
+                return question["prepare"] == "softmax" or self.folder.name == "here"
+            asked.append(self.folder.name)
+            return float(len(asked))
+
+    monkeypatch.setattr(turns, "Checkout", Fake)
+    found = turns.compare(Path("here"), Path("there"), ["softmax", "new"], rounds=3)
+    assert found == [turns.Turns("softmax", here=(2.0, 3.0, 6.0), there=(1.0, 4.0, 5.0))]
+    assert asked == ["there", "here", "here", "there", "there", "here"]
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no checkout"):
+        turns.compare(HERE, tmp_path, ["softmax"], rounds=1)
+
+
+def test_turns_are_compared_by_the_fastest_and_in_the_median_each_with_the_one_beside_it() -> None:
+    found = turns.Turns("softmax", here=(2e-6, 1e-6, 4e-6), there=(6e-6, 2e-6, 4e-6))
+    assert (found.fastest, found.median) == (2, 2)
+    assert turns.page([found]).splitlines()[2].split() == "| softmax | 2 | 1 | 2.00 | 2.00 |".split()
+
+
+def test_kernels_are_chosen_by_words_of_their_names() -> None:
+    assert {"softmax", "softmax-bfloat16"} <= set(turns.chosen(["softmax"]))
+    assert all("softmax" in name or "gelu" in name for name in turns.chosen(["softmax", "gelu"]))
+    assert len(turns.chosen([])) > 200
