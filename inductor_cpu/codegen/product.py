@@ -17,8 +17,8 @@ from inductor_cpu.ir.plan import Instance
 
 _SPACE = "icpu::gemm"
 
-#: The templates of convolutions: windows that are copied, and shifted images.
-_WINDOWS = ("../gemm/patches.h", "../gemm/shifted.h")
+#: The templates of convolutions: windows that are copied, shifted images, and tiles of windows.
+_COPIED, _SHIFTED, _TILES = "../gemm/patches.h", "../gemm/shifted.h", "../gemm/winograd.h"
 
 #: That of batches.
 _BATCH = "../gemm/batch.h"
@@ -26,10 +26,7 @@ _BATCH = "../gemm/batch.h"
 
 def headers_of(product: Product) -> list[str]:
     """The templates that a product needs, relative to the folder of the prelude."""
-    if isinstance(product.a, View):
-        around = [_BATCH] if _is_batch(product) else []
-    else:
-        around = [_WINDOWS[_is_shifted(product)]]
+    around = [_template_of(product.a)] if isinstance(product.a, Patches) else [_BATCH] * _is_batch(product)
     return [*around, _header(MICRO_KERNELS[product.micro_kernel])]
 
 
@@ -43,7 +40,11 @@ def instance_of(product: Product) -> Instance:
     kind, sums = f"{_SPACE}::{micro.code}", f"const {_SPACE}::Epilogue<{ELEMENT[micro.total]}>&"
     rest = f"const {kind}::Weight*, int"
     headers = [_header(micro)]
-    if _is_shifted(product):
+    if isinstance(product.a, Patches) and product.a.pieces.tiles:
+        headers = headers_of(product)
+        given = f"const {_SPACE}::Patches&, const float*, int64_t, int64_t"
+        declaration = f"void {_SPACE}::convolve_tiles<{kind}>({given}, {rest}, {sums})"
+    elif isinstance(product.a, Patches) and _template_of(product.a) == _SHIFTED:
         headers = headers_of(product)
         given = f"const {_SPACE}::Patches&, const {ELEMENT[micro.dtype]}*, int64_t, bool, int64_t"
         declaration = f"void {_SPACE}::convolve<{kind}>({given}, {rest}, {sums})"
@@ -57,8 +58,10 @@ def _is_batch(product: Product) -> bool:
     return isinstance(product.a, View) and len(product.a.sizes) == 3
 
 
-def _is_shifted(product: Product) -> bool:
-    return isinstance(product.a, Patches) and product.a.pieces.count > 1
+def _template_of(windows: Patches) -> str:
+    if windows.pieces.tiles:
+        return _TILES
+    return _SHIFTED if windows.pieces.count > 1 else _COPIED
 
 
 def emit_product(
@@ -78,7 +81,9 @@ def emit_product(
     writer.line(f"const int64_t rows = {rows}, columns = {values.expr(product.columns)}, depth = {depth};")
     if isinstance(product.a, Patches):
         writer.line(f"const {_SPACE}::Patches windows{{{_windows(product.a, values)}}};")
-    if isinstance(product.a, Patches) and _is_shifted(product):
+    if isinstance(product.a, Patches) and product.a.pieces.tiles:
+        call = f"{_SPACE}::convolve_tiles<{kind}>(windows, a, rows, columns, {b}, {threads}"
+    elif isinstance(product.a, Patches) and _template_of(product.a) == _SHIFTED:
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"
         call = f"{_SPACE}::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"
     elif batch:

@@ -29,12 +29,14 @@ from inductor_cpu.graph.post_ops import PostOp, binary_post_op, fuse_binaries, u
 from inductor_cpu.graph.products import (
     ConvolutionKernelChoice,
     make_channels_last,
+    pair,
     use_loops_for_depthwise,
     use_micro_kernel_for_convolution,
 )
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
 from inductor_cpu.ir.operators import PACKED_INT_CONVOLUTION
+from inductor_cpu.ir.windows import are_neighbours
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -137,13 +139,14 @@ def is_depthwise(conv: fx.Node) -> bool:
     return alone and kernel[2:].numel() > 1 and groups >= _LEAST_CHANNELS
 
 
-def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, int, torch.dtype, float]:
-    """(windows or None when unknown, pixels of a window, channels, output channels, dtype, the share of all windows
-    that lies inside of the image)."""
-    shape, kernel = fake(conv).shape, fake(args_of(conv)[1])
+def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, int, torch.dtype, float, bool]:
+    """What `ConvolutionKernelChoice` asks for."""
+    shape, kernel, (stride, _, dilation) = fake(conv).shape, fake(args_of(conv)[1]), args_of(conv)[3:6]
     rows = shape[0] * shape[2] * shape[3]
     known = rows if isinstance(rows, int) else None
-    return known, kernel.shape[2:].numel(), kernel.shape[1], kernel.shape[0], kernel.dtype, share_inside(conv)
+    neighbours = are_neighbours(kernel.shape[2:], pair(stride), pair(dilation))
+    columns, channels = kernel.shape[:2]
+    return known, kernel.shape[2:].numel(), channels, columns, kernel.dtype, share_inside(conv), neighbours
 
 
 def share_inside(conv: fx.Node) -> float:

@@ -45,8 +45,9 @@ from inductor_cpu.ir.windows import Pieces, pieces_of
 #: compute a product, `BY_LOOPS`, or None.
 MicroKernelChoice = Callable[[int | None, int | None, int | None, torch.dtype, torch.dtype], str | None]
 
-#: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype).
-ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype, float], str | None]
+#: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype, the share of all
+#: windows inside of the image, whether they are of 3 x 3 neighbours).
+ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype, float, bool], str | None]
 
 
 def use_micro_kernel(
@@ -63,10 +64,10 @@ def use_micro_kernel_for_convolution(graph: fx.Graph, conv: fx.Node, name: str, 
     """Put the operator in the place of a convolution over two dimensions with one group."""
     weight, stride, padding, dilation = (args_of(conv)[k] for k in (1, 3, 4, 5))
     columns, _, *kernel = (int(s) for s in fake(weight).shape)
-    pairs = [_pair(values) for values in (stride, padding, dilation)]
+    pairs = [pair(values) for values in (stride, padding, dilation)]
 
     def build(x: fx.Node, scale: fx.Node | None, bias: Any) -> fx.Node:
-        packed = _pack_windows(graph, weight, pairs[0], name)
+        packed = pack_windows(graph, weight, pairs[0], pairs[2], name)
         value = channels_last(fake(conv))
         return add(graph, PACKED_CONVOLUTION, x, packed, scale, bias, columns, kernel, *pairs, name, value=value)
 
@@ -77,8 +78,8 @@ def int_convolution(graph: fx.Graph, conv: fx.Node, x: fx.Node, weight: fx.Node,
     """A convolution like `conv`, of integers instead, in int32. It has the strides of `conv` until
     `make_channels_last` gives it its own."""
     columns, _, *kernel = (int(s) for s in fake(weight).shape)
-    pairs = [_pair(args_of(conv)[k]) for k in (3, 4, 5)]
-    packed = _pack_windows(graph, weight, pairs[0], name)
+    pairs = [pair(args_of(conv)[k]) for k in (3, 4, 5)]
+    packed = pack_windows(graph, weight, pairs[0], pairs[2], name)
     value = compute_fake(aten._to_copy.default, (conv,), {"dtype": torch.int32})
     return add(graph, PACKED_INT_CONVOLUTION, x, packed, columns, kernel, *pairs, outside, name, value=value)
 
@@ -92,18 +93,33 @@ def make_channels_last(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader)
     spreader.changed(conv, before)
 
 
-def _pack_windows(graph: fx.Graph, weight: fx.Node, stride: Sequence[int], name: str) -> fx.Node:
+def pack_windows(
+    graph: fx.Graph, weight: fx.Node, stride: Sequence[int], dilation: Sequence[int], name: str
+) -> fx.Node:
     """The weight (columns, channels, *kernel) of a convolution in the layout of a micro kernel."""
     _, channels, *kernel = (int(s) for s in fake(weight).shape)
     micro = MICRO_KERNELS[name]
     by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
-    return pack(graph, _in_pieces(graph, by_pixel, pieces_of(micro, kernel, stride, channels), micro.step), name)
+    pieces = pieces_of(micro, kernel, stride, dilation, channels)
+    if pieces.tiles:
+        by_pixel = _to_tiles(graph, _to_tiles(graph, by_pixel, 1), 2)
+    return pack(graph, _in_pieces(graph, by_pixel, pieces, micro.step), name)
+
+
+def _to_tiles(graph: fx.Graph, weight: fx.Node, dim: int) -> fx.Node:
+    """(a, b, c) along a dimension as (a, (a + b + c) / 2, (a - b + c) / 2, c)."""
+    first, middle, last = (add(graph, aten.select.int, weight, dim, n) for n in range(3))
+    ends = add(graph, aten.add.Tensor, first, last)
+    halves = [
+        add(graph, aten.mul.Tensor, add(graph, op, ends, middle), 0.5) for op in (aten.add.Tensor, aten.sub.Tensor)
+    ]
+    return add(graph, aten.stack.default, [first, *halves, last], dim)
 
 
 def use_loops_for_depthwise(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
     """Put the operator in the place of a convolution over two dimensions of each channel by itself."""
     weight, stride, padding, dilation = (args_of(conv)[k] for k in (1, 3, 4, 5))
-    pairs = [_pair(values) for values in (stride, padding, dilation)]
+    pairs = [pair(values) for values in (stride, padding, dilation)]
 
     def build(x: fx.Node, scale: fx.Node | None, bias: Any) -> fx.Node:
         wide = add(graph, aten._to_copy.default, add(graph, aten.squeeze.dim, weight, 1), dtype=torch.float32)
@@ -126,7 +142,7 @@ def _in_pieces(graph: fx.Graph, weight: fx.Node, pieces: Pieces, step: int) -> f
     return add(graph, aten.reshape.default, padded, [columns, depth])
 
 
-def _pair(values: Any) -> list[int]:
+def pair(values: Any) -> list[int]:
     """One number for both dimensions, or one for each."""
     return [int(v) for v in (list(values) * 2)[:2]]
 

@@ -17,8 +17,9 @@ import torch
 class MicroKernel:
     """One row. header, code: file in templates/gemm and the C++ class in it; dtype, weight: of the operands, the second
     one packed; total: of the sums; isa: the instruction set that its kernels are compiled for; needs: features of the
-    CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster; shifts: it multiplies
-    shifted images (`ir/windows.py`); converts: it converts the packed operand first, which many rows pay for."""
+    CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster; shifts, tiles: it multiplies shifted
+    images, windows of 3 x 3 by tiles of 2 x 2 windows (`ir/windows.py`); converts: it converts the packed operand
+    first, which many rows pay for."""
 
     name: str
     header: str
@@ -35,6 +36,7 @@ class MicroKernel:
     unless: frozenset[str] = frozenset()
     shifts: bool = False
     converts: bool = False
+    tiles: bool = False
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
@@ -98,7 +100,8 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
         MicroKernel("vnni_u8_avx2", "vnni_avx2.h", "VnniAvx2U8", _U8, _S8, _S32, 16, 16, 64, 4, "avx2", _AVX_VNNI),
         MicroKernel("madd_s8_avx2", "madd_avx2.h", "MaddAvx2S8", _S8, _S8, _S32, 16, 16, 32, 2, "avx2", _AVX2),
         MicroKernel("madd_u8_avx2", "madd_avx2.h", "MaddAvx2U8", _U8, _S8, _S32, 16, 16, 32, 2, "avx2", _AVX2),
-        MicroKernel("fma_f32_avx2", "fma_avx2.h", "FmaAvx2F32", _F32, _F32, _F32, 16, 16, 16, 1, "avx2", _AVX2),
+        MicroKernel("fma_f32_avx2", "fma_avx2.h", "FmaAvx2F32", _F32, _F32, _F32, 16, 16, 16, 1, "avx2", _AVX2,
+                    tiles=True),
         MicroKernel("fma_bf16_avx2", "fma_avx2.h", "FmaAvx2Bf16", _BF16, _BF16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
         MicroKernel("fma_f16_avx2", "fma_avx2.h", "FmaAvx2F16", _F16, _F16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
         MicroKernel("fma_f32_s8_avx2", "fma_avx2.h", "FmaAvx2F32S8", _F32, _S8, _F32, 16, 16, 16, 1, "avx2", _AVX2),

@@ -116,11 +116,17 @@ def _finished(
 
 
 def _unpacked(
-    x: torch.Tensor, packed: torch.Tensor, columns: int, kernel: Sequence[int], stride: Sequence[int], micro_kernel: str
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    columns: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    micro_kernel: str,
 ) -> torch.Tensor:
     """The packed weight of a convolution of x as (columns, channels, *kernel)."""
     channels, row = x.shape[1], MICRO_KERNELS[micro_kernel]
-    weight = unpack_windows(row, packed, columns, pieces_of(row, kernel, stride, channels))
+    weight = unpack_windows(row, packed, columns, pieces_of(row, kernel, stride, dilation, channels))
     return weight.reshape(columns, kernel[0], kernel[1], channels).permute(0, 3, 1, 2)
 
 
@@ -140,7 +146,7 @@ def packed_convolution(
     """A convolution over two dimensions: x (batch, channels, height, width), a weight (columns, channels, *kernel)
     packed as a matrix (columns, ky * kx * channels) in pieces (`ir/windows.py`), a bias (columns,). The result is
     channels-last, rounded once."""
-    weight = _unpacked(x, packed, columns, kernel, stride, micro_kernel)
+    weight = _unpacked(x, packed, columns, kernel, stride, dilation, micro_kernel)
     out = torch.nn.functional.conv2d(x.float(), weight.float(), None, list(stride), list(padding), list(dilation))
     return _finished(out, scale, bias, x.dtype)
 
@@ -183,7 +189,7 @@ def packed_int_convolution(
 ) -> torch.Tensor:
     """A convolution of int8 or uint8 by int8, exact in int32: the operands of `packed_convolution`, and what x is
     beyond its borders. The result is channels-last."""
-    weight, (down, across) = _unpacked(x, packed, columns, kernel, stride, micro_kernel), padding
+    weight, (down, across) = _unpacked(x, packed, columns, kernel, stride, dilation, micro_kernel), padding
     around = torch.nn.functional.pad(x.double(), (across, across, down, down), value=outside)
     out = torch.nn.functional.conv2d(around, weight.double(), None, list(stride), 0, list(dilation))
     return out.to(torch.int32).contiguous(memory_format=torch.channels_last)

@@ -125,7 +125,9 @@ def _(value: Patches) -> str:
     ]
     if value.outside:
         windows.append(f"{value.outside} outside")
-    if value.pieces.count > 1:
+    if value.pieces.tiles:
+        windows.append("by tiles")
+    elif value.pieces.count > 1:
         windows.append(f"in {value.pieces.count} pieces of {value.pieces.values}")
     return f"windows of {show(value.image)} ({'; '.join(windows)})"
 

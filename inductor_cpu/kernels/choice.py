@@ -37,9 +37,12 @@ class Trials(Protocol):
 class ProductChoice:
     """Who computes the linears, convolutions and other products of one graph."""
 
-    def __init__(self, target: Target, split_float32: bool, prepack: bool, trials: Trials | None) -> None:
-        """split_float32, prepack: the settings of these names; trials: None to decide by the cost model."""
-        self._target, self._split_float32, self._prepack, self._trials = target, split_float32, prepack, trials
+    def __init__(
+        self, target: Target, split_float32: bool, winograd: bool, prepack: bool, trials: Trials | None
+    ) -> None:
+        """split_float32, winograd, prepack: settings; trials: None to decide by the cost model."""
+        self._target, self._split_float32, self._winograd = target, split_float32, winograd
+        self._prepack, self._trials = prepack, trials
         self._blocking = blocking_for(target)
         self._decisions: dict[linear.Shape, linear.Decision] = {}
         self._products: dict[linear.PerCall, linear.Decision] = {}
@@ -62,14 +65,21 @@ class ProductChoice:
         return decision.implementation if decision.implementation in (*MICRO_KERNELS, BY_LOOPS) else None
 
     def convolution_kernel(
-        self, rows: int | None, window: int, channels: int, columns: int, dtype: torch.dtype, inside: float
+        self,
+        rows: int | None,
+        window: int,
+        channels: int,
+        columns: int,
+        dtype: torch.dtype,
+        inside: float,
+        neighbours: bool,
     ) -> str | None:
         """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy. inside:
-        how much of all windows lies in the image."""
+        how much of all windows lies in the image; neighbours: they are of 3 x 3 pixels, one window at each."""
         kernel = self.micro_kernel(rows, window * channels, columns, dtype)
         if kernel is None or kernel == BY_LOOPS:
             return None
-        windows = linear.Windows(rows, window, channels, columns, inside)
+        windows = linear.Windows(rows, window, channels, columns, inside, neighbours and self._winograd)
         wins = linear.wins_convolution(kernel, windows, self._blocking, self._target.features)
         return kernel if wins else None
 

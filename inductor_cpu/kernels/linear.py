@@ -151,6 +151,10 @@ _MOST_WORK_OF_NARROW = 1 << 17
 #: From this depth on a single column of a weight is summed as fast as rows come, however many there are.
 _LEAST_DEPTH_OF_COLUMN = 64
 
+#: From so many channels and columns on tiles of 3 x 3 windows are faster than oneDNN's convolutions: pixels and results
+#: are transformed, whatever the number of the others. Images of 3 x 3 to 5 x 5 take as long as oneDNN's.
+_LEAST_TILED_CHANNELS, _LEAST_TILED_COLUMNS = 32, 16
+
 #: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, and start sooner, which
 #: small images gain by: up to how many windows. On AVX2 oneDNN is up to a fifth faster from 56 x 56 windows on.
 _MOST_PIXELS: Mapping[str, float] = {"fma_f32": math.inf, "fma_f32_avx2": 800}
@@ -177,24 +181,34 @@ def choose_own(shape: Shape, micro_kernels: Collection[str], blocking: Blocking)
 @dataclass(frozen=True)
 class Windows:
     """A convolution as a product: how many windows there are (None: unknown), the pixels of one, the channels of a
-    pixel, the columns of the weight, and how much of all windows lies inside of the image."""
+    pixel, the columns of the weight, how much of all windows lies inside of the image, and whether they may be
+    multiplied by tiles (`ir/windows.py`)."""
 
     rows: int | None
     pixels: int
     channels: int
     columns: int
     inside: float = 1.0
+    by_tiles: bool = False
 
 
 def wins_convolution(name: str, windows: Windows, blocking: Blocking, features: Collection[str]) -> bool:
     """Whether a micro kernel beats oneDNN in a convolution. features: of the CPU."""
     if name == "split_f32":
         return splitting_pays(windows.pixels, windows.channels, windows.columns, blocking)
+    if windows.by_tiles and MICRO_KERNELS[name].tiles:
+        return _tiles_pay(windows, MICRO_KERNELS[name].step)
     if name in _MOST_PIXELS:
         return windows.pixels == 1 and (windows.rows or 0) <= _MOST_PIXELS[name]
     if windows.inside < _LEAST_INSIDE.get(name, 0.0):
         return False
     return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features
+
+
+def _tiles_pay(windows: Windows, step: int) -> bool:
+    """Whether products by tiles beat oneDNN's windows."""
+    enough = windows.channels >= _LEAST_TILED_CHANNELS and windows.columns >= _LEAST_TILED_COLUMNS
+    return enough and windows.channels % step == 0
 
 
 def choose_per_call(

@@ -156,7 +156,7 @@ def _windows(
     if _is_pointwise(image, kernel, stride, padding):
         return View(image.buffer, (batch * height * width, channels), (image.strides[2], ONE), image.offset)
     down, across = size_exprs(meta_of(node).shape)[2:]
-    pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, _channels(node))
+    pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, dilation, _channels(node))
     return Patches(image, kernel, stride, padding, dilation, (down, across), pieces, outside)
 
 

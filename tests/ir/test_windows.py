@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from inductor_cpu.graph.products import pack_windows
 from inductor_cpu.ir import interpret
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
-from inductor_cpu.ir.operators import PACKED_INT_CONVOLUTION
+from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION
 from inductor_cpu.ir.printer import show
 from inductor_cpu.ir.verify import verify_program
 from inductor_cpu.ir.windows import Pieces, pieces_of, unpack_windows
 from inductor_cpu.lower.graph import lower_graph
 from inductor_cpu.lower.rules import RULES
 
-BF16 = MICRO_KERNELS["amx_bf16"]
+BF16, TILING = MICRO_KERNELS["amx_bf16"], MICRO_KERNELS["fma_f32_avx2"]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +34,56 @@ BF16 = MICRO_KERNELS["amx_bf16"]
 def test_windows_that_overlap_come_in_pixels_or_lines(
     kernel: tuple[int, int], stride: tuple[int, int], channels: int, pieces: Pieces
 ) -> None:
-    assert pieces_of(BF16, kernel, stride, channels) == pieces
+    assert pieces_of(BF16, kernel, stride, (1, 1), channels) == pieces
 
 
 def test_a_kernel_that_reads_no_shifted_images_gets_whole_windows() -> None:
-    assert pieces_of(MICRO_KERNELS["fma_f32"], (3, 3), (1, 1), 64) == Pieces(1, 9 * 64)
+    assert pieces_of(MICRO_KERNELS["fma_f32"], (3, 3), (1, 1), (1, 1), 64) == Pieces(1, 9 * 64)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "channels"),
+    [
+        ((3, 3), (1, 1), (1, 1), 40),
+        ((3, 3), (1, 2), (1, 1), 32),
+        ((3, 3), (1, 1), (2, 1), 32),
+        ((3, 1), (1, 1), (1, 1), 32),
+    ],
+)
+def test_only_windows_of_neighbours_and_whole_steps_come_in_tiles(
+    kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], channels: int
+) -> None:
+    assert pieces_of(TILING, (3, 3), (1, 1), (1, 1), 32) == Pieces(16, 32, tiles=True)
+    assert not pieces_of(TILING, kernel, stride, dilation, channels).tiles
+
+
+def test_a_convolution_by_tiles_is_the_one_of_its_windows() -> None:
+    """Packed by the graph's pass, unpacked by the operator, and by the interpreter of programs."""
+    x = torch.randn(2, 32, 5, 6).contiguous(memory_format=torch.channels_last)
+    weight, ones = torch.randn(20, 32, 3, 3), (1, 1)
+    graph = torch.fx.Graph()
+    given = graph.placeholder("weight")
+    given.meta["val"] = FakeTensorMode().from_tensor(weight)
+    output = graph.output(given)
+    with graph.inserting_before(output):
+        output.args = (pack_windows(graph, given, ones, ones, TILING.name),)
+    packed = torch.fx.GraphModule({}, graph)(weight)
+    assert packed.shape == TILING.packed_shape(20, 16 * 32)
+    assert torch.allclose(
+        unpack_windows(TILING, packed, 20, Pieces(16, 32, tiles=True)),
+        weight.permute(0, 2, 3, 1).reshape(20, -1),
+        atol=1e-6,
+    )
+
+    def convolve(x: torch.Tensor, packed: torch.Tensor) -> tuple[torch.Tensor]:
+        return (PACKED_CONVOLUTION(x, packed, None, None, 20, (3, 3), ones, ones, ones, TILING.name),)
+
+    exact = torch.nn.functional.conv2d(x, weight, padding=1)
+    assert torch.allclose(convolve(x, packed)[0], exact, atol=1e-4)
+    program = lower_graph(make_fx(convolve, tracing_mode="fake")(x, packed), "windows")
+    verify_program(program)
+    assert "by tiles" in show(program)
+    assert torch.allclose(interpret.run(program, [x, packed])[0], exact, atol=1e-4)
 
 
 def test_zeros_between_pieces_do_not_come_back() -> None:
@@ -53,7 +100,7 @@ def test_windows_of_bytes_read_a_byte_outside_of_images(name: str) -> None:
     row, window, how = MICRO_KERNELS[name], (3, 2), ((2, 1), (1, 2), (1, 1))
     x = torch.randint(0, 256, (2, 8, 7, 5), dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
     weight = torch.randint(-128, 128, (20, 8, *window), dtype=torch.int8)
-    pieces = pieces_of(row, window, how[0], 8)
+    pieces = pieces_of(row, window, how[0], how[2], 8)
     in_pieces = weight.permute(0, 2, 3, 1).reshape(20, pieces.count, pieces.values)
     zeros = pieces.depth(row.step) // pieces.count - pieces.values
     packed = pack(row, torch.nn.functional.pad(in_pieces, (0, zeros)).reshape(20, -1))

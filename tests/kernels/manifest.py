@@ -132,8 +132,12 @@ def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
 def instances_of(row: MicroKernel) -> list[Instance]:
     """What kernels with products by a row share: of matrices, and of images where it shifts these."""
     one, name = as_expr(1), Sym("n", "value")
-    image = Patches(View("a", (one,) * 4, (one,) * 4, one), (3, 3), (1, 1), (1, 1), (1, 1), (one, one), Pieces(9, 1))
-    operands: list[View | Patches] = [View("a", (one, one), (one, one), one), *([image] if row.shifts else [])]
+    image, windows = View("a", (one,) * 4, (one,) * 4, one), ((3, 3), (1, 1), (1, 1), (1, 1), (one, one))
+    operands: list[View | Patches] = [View("a", (one, one), (one, one), one)]
+    if row.shifts:
+        operands.append(Patches(image, *windows, Pieces(9, 1)))
+    if row.tiles:
+        operands.append(Patches(image, *windows, Pieces(16, 1, tiles=True)))
     return [instance_of(Product(row.name, a, "b", one, "c", name, name, name, name)) for a in operands]
 
 

@@ -311,9 +311,25 @@ def test_dilated_windows_that_lie_outside_of_the_image_are_left_to_a_library_tha
     assert wins_convolution("fma_f16", outside, blocking, ())
 
 
+@pytest.mark.parametrize(
+    ("channels", "columns", "pays"),
+    [(32, 16, True), (512, 512, True), (16, 64, False), (64, 8, False), (40, 64, False)],
+)
+def test_windows_of_neighbours_are_tiled_where_channels_and_columns_pay_for_it(
+    channels: int, columns: int, pays: bool
+) -> None:
+    def wins(name: str, by_tiles: bool) -> bool:
+        windows = Windows(3136, 9, channels, columns, by_tiles=by_tiles)
+        return wins_convolution(name, windows, blocking_for(detect()), ())
+
+    assert wins("fma_f32_avx2", True) == pays
+    assert not wins("fma_f32_avx2", False)
+    assert not wins("fma_f32", True)  # nobody has measured it
+
+
 def test_the_choice_for_a_graph_knows_how_much_of_its_windows_lies_inside() -> None:
-    choice = ProductChoice(detect(), split_float32=True, prepack=True, trials=None)
-    kernels = [choice.convolution_kernel(4225, 9, 512, 256, torch.bfloat16, share) for share in (1.0, 0.5)]
+    choice = ProductChoice(detect(), split_float32=True, winograd=True, prepack=True, trials=None)
+    kernels = [choice.convolution_kernel(4225, 9, 512, 256, torch.bfloat16, share, False) for share in (1.0, 0.5)]
     if kernels[0] != "dot_bf16":
         pytest.skip("another kernel, or a library, multiplies bf16 on this CPU")
     assert kernels == ["dot_bf16", None]

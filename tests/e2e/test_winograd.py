@@ -1,0 +1,152 @@
+"""Convolutions of 3 x 3 windows by tiles of windows (Winograd's): as exact as eager mode, also beside infinities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import inductor_cpu
+from inductor_cpu.targets.cpu import detect
+from tests.e2e.support import compile_counted
+
+pytestmark = pytest.mark.skipif("avx2" not in detect().features, reason="this CPU has no AVX2")
+
+#: As on a CPU with AVX2, where tiles are used.
+AVX2 = {"cpp.max_isa": "avx2"}
+INF, NAN = float("inf"), float("nan")
+
+#: (channels, columns, padding, sizes of the images)
+CASES = {
+    "even sizes": (32, 16, 1, (2, 8, 12)),
+    "odd sizes, columns of half a panel": (32, 40, 1, (1, 7, 9)),
+    "without padding": (48, 24, 0, (3, 9, 8)),
+    "padding on one side": (32, 33, (0, 1), (1, 6, 5)),
+    "padding wider than a window's edge": (32, 16, 2, (1, 5, 6)),
+    "one result": (32, 16, 0, (1, 3, 3)),
+    "a line": (32, 16, 1, (3, 1, 21)),
+    "a column": (32, 16, 1, (1, 21, 1)),
+    "more blocks than are packed at once": (32, 16, 1, (1, 90, 70)),
+    "depth in parts": (528, 16, 1, (2, 4, 4)),
+}
+
+
+def layer(channels: int, columns: int, padding: int | tuple[int, int], bias: bool = True) -> nn.Conv2d:
+    return nn.Conv2d(channels, columns, 3, padding=padding, bias=bias).eval().requires_grad_(False)
+
+
+class Layers(nn.Module):
+    """Some layers, each on an image of its own: they share one template, which is compiled once."""
+
+    def __init__(self, layers: list[nn.Conv2d]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, images: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [one(image) for one, image in zip(self.layers, images, strict=True)]
+
+
+def templates(folder: Path) -> list[bool]:
+    """Of each kernel with a product whether it is by tiles."""
+    texts = [path.read_text() for path in sorted(folder.glob("*/icpu_*.cpp"))]
+    return ["convolve_tiles" in text for text in texts if "icpu::gemm::" in text]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@torch.no_grad()
+def test_results_are_as_near_to_the_exact_ones_as_eager_s(dynamic: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Layers([layer(*case[:3]) for case in CASES.values()])
+    images = [torch.randn(case[3][0], case[0], *case[3][1:]) for case in CASES.values()]
+    if dynamic:
+        for image in images:
+            for dim in (2, 3):
+                if image.shape[dim] > 3:
+                    torch._dynamo.maybe_mark_dynamic(image, dim)
+    with inductor_cpu.config.patch({"dump": str(tmp_path)}):
+        results = torch.compile(module, backend="icpu", options=AVX2)(images)
+    assert templates(tmp_path) == [True] * len(CASES)
+    exact = module.double()([image.double() for image in images])
+    eager = module.float()(images)
+    for name, got, true, other in zip(CASES, results, exact, eager, strict=True):
+        assert got.shape == true.shape, name
+        assert got.stride() == other.stride(), name
+        last_place = torch.finfo(torch.float32).eps * true.abs().max()
+        assert (got - true).abs().max() <= 2 * (other - true).abs().max() + 4 * last_place, name
+
+
+@torch.no_grad()
+def test_what_is_not_finite_stays_in_the_windows_that_see_it() -> None:
+    """Also at edges, in both columns of registers, and where sums of pixels overflow although no result does."""
+    torch.manual_seed(0)
+    conv = layer(32, 24, 1)
+    x = torch.randn(3, 32, 12, 11)
+    x[0, 3, 5, 4], x[0, 31, 0, 0], x[0, 0, 11, 10] = INF, NAN, -INF
+    x[1, 7, 2:6, 2:6] = 2e38
+    conv.weight[:, 7] *= 1e-3
+    conv.weight[5, 0, 1, 1], conv.weight[20, 2, 0, 0] = 0.0, NAN
+    got = torch.compile(conv, backend="icpu", options=AVX2)(x)
+    exact = nn.functional.conv2d(x.double(), conv.weight.double(), conv.bias.double(), padding=1)
+    shown = exact.float()
+    assert torch.equal(got.isnan(), shown.isnan())
+    assert torch.equal(got.isinf(), shown.isinf())
+    assert torch.equal(got[shown.isinf()], shown[shown.isinf()])
+    seen = torch.nn.functional.max_pool2d(x.nan_to_num().abs().amax(1, keepdim=True), 5, 1, 2)
+    finite = shown.isfinite()
+    assert ((got - exact).abs() / seen)[finite].max() <= 2e-6
+
+
+@torch.no_grad()
+def test_what_follows_is_computed_with_the_results_of_a_tile_and_weights_may_change() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = layer(32, 32, 1, bias=False), nn.BatchNorm2d(32)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(self.norm(self.conv(x)) + x)
+
+    torch.manual_seed(0)
+    block, x = Block().eval().requires_grad_(False), torch.randn(2, 32, 9, 13)
+    block.norm.running_mean.normal_()
+    compiled, reports = compile_counted(block, options=AVX2)
+    assert torch.allclose(compiled(x), block(x), atol=1e-5)
+    (report,) = reports
+    assert report.externs == ()
+    block.conv.weight.mul_(-0.5)
+    assert torch.allclose(compiled(x), block(x), atol=1e-5)
+
+
+@torch.no_grad()
+def test_other_convolutions_are_not_multiplied_by_tiles(tmp_path: Path) -> None:
+    """Strides, dilations, other windows, channels that are no whole steps, few channels or columns, groups."""
+    others = Layers(
+        [
+            nn.Conv2d(32, 16, 3, padding=1, stride=2),
+            nn.Conv2d(32, 16, 3, padding=2, dilation=2),
+            nn.Conv2d(32, 16, (3, 5), padding=(1, 2)),
+            nn.Conv2d(40, 16, 3, padding=1),
+            nn.Conv2d(16, 64, 3, padding=1),
+            nn.Conv2d(32, 8, 3, padding=1),
+            nn.Conv2d(64, 16, 3, padding=1, groups=2),
+        ]
+    )
+    assert not any(compiled_by_tiles(others, {}, tmp_path))
+
+
+@torch.no_grad()
+def test_no_convolution_is_multiplied_by_tiles_if_the_setting_is_off(tmp_path: Path) -> None:
+    assert not any(compiled_by_tiles(Layers([layer(32, 16, 1)]), {"cpp.winograd": False}, tmp_path))
+
+
+def compiled_by_tiles(module: Layers, settings: dict[str, bool], folder: Path) -> list[bool]:
+    """`templates` of the layers, whose results are checked."""
+    module.eval().requires_grad_(False)
+    images = [torch.randn(1, conv.in_channels, 8, 8) for conv in module.layers]
+    with inductor_cpu.config.patch({"dump": str(folder)}):
+        results = torch.compile(module, backend="icpu", options=AVX2 | settings)(images)
+    for got, expected in zip(results, module(images), strict=True):
+        assert torch.allclose(got, expected, atol=1e-5)
+    return templates(folder)
