@@ -96,14 +96,16 @@ class TilesOfThread {
     results_ = aligned_scratch<float, 21>(4 * at_once * kBlock * kColumns);
     zeros_ = aligned_scratch<float, 22>(p_.channels);
     std::fill_n(zeros_, p_.channels, 0.0f);
+    const int64_t panel_size = kTilePlaces * p_.channels * kColumns;
+    const bool stays = (panels.end - panels.begin) * panel_size * int64_t(sizeof(Weight)) <= kPackedBytes;
     for (int64_t first = blocks.begin; first < blocks.end; first += at_once) {
       first_ = first * all_.height;
       count_ = std::min(at_once, blocks.end - first);
       for (int64_t n = 0; n < count_; ++n) load(n);
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-        const Weight* const weights = b + panel * kTilePlaces * p_.channels * kColumns;
+        const Weight* const weights = b + panel * panel_size;
         const int64_t width = std::min(kColumns, columns - panel * kColumns);
-        multiply_panel(weights, epilogue);
+        multiply_panel(weights, first == blocks.begin || !stays, epilogue);
         finish(panel, width, weights, epilogue);
       }
     }
@@ -157,20 +159,23 @@ class TilesOfThread {
     }
   }
 
-  // One panel's columns of all blocks, at every place.
-  void multiply_panel(const Weight* b, const Epilogue<float>& epilogue) {
+  // One panel's columns of all blocks, at every place. fetches: whether B is not in the L2 cache yet: then each block asks
+  // for its share of the part that follows.
+  void multiply_panel(const Weight* b, bool fetches, const Epilogue<float>& epilogue) {
     typename Micro::Thread thread;
     Finish<float> nothing(epilogue);
     const int64_t part = round_up(equal_parts(p_.channels, Micro::kDepth), Micro::kStep);
-    for (int64_t place = 0; place < kTilePlaces; ++place, b += p_.channels * kColumns) {
+    for (int64_t place = 0; place < kTilePlaces; ++place) {
       for (int64_t k = 0; k < p_.channels; k += part) {
-        const int64_t depth = std::min(part, p_.channels - k);
+        const int64_t depth = std::min(part, p_.channels - k), size = depth * kColumns;
+        const int64_t lines = fetches ? ceil_div(size * int64_t(sizeof(Weight)), kLine) : 0, share = ceil_div(lines, count_);
         for (int64_t n = 0; n < count_; ++n) {
-          // No part of B is asked for ahead, and no block is finished meanwhile.
+          const Fetch fetch(b + size, lines, std::min(n * share, lines), std::min((n + 1) * share, lines));
           const float* const a = packed_ + ((place * count_ + n) * p_.channels + k) * kBlock;
-          Meanwhile<float> meanwhile(Fetch(b, 0, 0, 0), 1, nothing);
-          Micro::block(thread, a, b + k * kColumns, sums_of(place, n), rows_of(n), depth, k > 0, meanwhile);
+          Meanwhile<float> meanwhile(fetch, Micro::kOverlaps ? depth / Micro::kStep : 1, nothing);
+          Micro::block(thread, a, b, sums_of(place, n), rows_of(n), depth, k > 0, meanwhile);
         }
+        b += size;
       }
     }
   }
