@@ -111,8 +111,9 @@ class Cpp:
     winograd: bool = _setting(
         True,
         _BOOL,
-        "With AVX2, multiply windows of 3 x 3 floats by tiles of windows (inference): 16 products in place of 36. "
-        "Pixels lose digits beside others that are much larger.",
+        "Without AMX, multiply windows of 3 x 3 floats by tiles of windows (inference): 16 products in place of 36. "
+        "Pixels lose digits beside others that are much larger. Packed weights are 16/9 as large, so not with "
+        "drop_original_weights.",
     )
     simdlen: int | None = _setting(
         None,

@@ -258,9 +258,8 @@ class _Trials:
 def _product_choice(config: Config) -> ProductChoice:
     """Who computes products: by the cost model or, under `max_autotune`, by measurements."""
     trials = _Trials(config) if config.max_autotune else None
-    return ProductChoice(
-        _target(config), config.cpp.split_float32, config.cpp.winograd, config.cpp.weight_prepack, trials
-    )
+    tiles = config.cpp.winograd and not config.cpp.drop_original_weights  # whose packed weights are larger
+    return ProductChoice(_target(config), config.cpp.split_float32, tiles, config.cpp.weight_prepack, trials)
 
 
 def attention_kernel(config: Config, dtype: torch.dtype) -> tuple[str | None, str]:

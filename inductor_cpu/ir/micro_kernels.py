@@ -90,7 +90,7 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
         MicroKernel("vnni_u8", "vnni_avx512.h", "VnniU8", _U8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
         MicroKernel("madd_s8", "madd_avx512.h", "MaddS8", _S8, _S8, _S32, 48, 48, 32, 2, "avx512", _BYTES),
         MicroKernel("madd_u8", "madd_avx512.h", "MaddU8", _U8, _S8, _S32, 48, 48, 32, 2, "avx512", _BYTES),
-        MicroKernel("fma_f32", "fma_avx512.h", "FmaF32", _F32, _F32, _F32, 48, 48, 16, 1, "avx512", _FMA),
+        MicroKernel("fma_f32", "fma_avx512.h", "FmaF32", _F32, _F32, _F32, 48, 48, 16, 1, "avx512", _FMA, tiles=True),
         MicroKernel("fma_bf16", "fma_avx512.h", "FmaBf16", _BF16, _BF16, _F32, 48, 48, 16, 1, "avx512", _FMA),
         MicroKernel("fma_f16", "fma_avx512.h", "FmaF16", _F16, _F16, _F32, 48, 48, 16, 1, "avx512", _FMA, _AMX_F16),
         MicroKernel("fma_f32_s8", "fma_avx512.h", "FmaF32S8", _F32, _S8, _F32, 48, 48, 16, 1, "avx512", _FMA),

@@ -105,7 +105,7 @@ class TilesOfThread {
       for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
         const Weight* const weights = b + panel * panel_size;
         const int64_t width = std::min(kColumns, columns - panel * kColumns);
-        multiply_panel(weights, first == blocks.begin || !stays, epilogue);
+        multiply_panel(weights, width, first == blocks.begin || !stays, epilogue);
         finish(panel, width, weights, epilogue);
       }
     }
@@ -159,9 +159,9 @@ class TilesOfThread {
     }
   }
 
-  // One panel's columns of all blocks, at every place. fetches: whether B is not in the L2 cache yet: then each block asks
+  // `width` columns of a panel and all blocks, at every place. fetches: whether B is not in the L2 cache yet: then each block asks
   // for its share of the part that follows.
-  void multiply_panel(const Weight* b, bool fetches, const Epilogue<float>& epilogue) {
+  void multiply_panel(const Weight* b, int64_t width, bool fetches, const Epilogue<float>& epilogue) {
     typename Micro::Thread thread;
     Finish<float> nothing(epilogue);
     const int64_t part = round_up(equal_parts(p_.channels, Micro::kDepth), Micro::kStep);
@@ -173,7 +173,11 @@ class TilesOfThread {
           const Fetch fetch(b + size, lines, std::min(n * share, lines), std::min((n + 1) * share, lines));
           const float* const a = packed_ + ((place * count_ + n) * p_.channels + k) * kBlock;
           Meanwhile<float> meanwhile(fetch, Micro::kOverlaps ? depth / Micro::kStep : 1, nothing);
-          Micro::block(thread, a, b, sums_of(place, n), rows_of(n), depth, k > 0, meanwhile);
+          if constexpr (requires { Micro::kNarrows; }) {
+            Micro::narrow_block(thread, a, b, sums_of(place, n), rows_of(n), width, depth, k > 0, meanwhile);
+          } else {
+            Micro::block(thread, a, b, sums_of(place, n), rows_of(n), depth, k > 0, meanwhile);
+          }
         }
         b += size;
       }
@@ -191,9 +195,9 @@ class TilesOfThread {
       float* const lines[2] = {results_, results_ + 2 * run * kColumns};
       Reg<float> zeros = {};  // or NaN
       for (int64_t i = 0; i < run; ++i) {
-        results_of(tile + i - first_, lines[0] + 2 * i * kColumns, lines[1] + 2 * i * kColumns, zeros);
+        results_of(tile + i - first_, width, lines[0] + 2 * i * kColumns, lines[1] + 2 * i * kColumns, zeros);
       }
-      if (!are_finite(&zeros[0], kLanes)) correct(at, run, weights, lines[0], lines[1]);
+      if (!are_finite(&zeros[0], kLanes)) correct(at, run, weights, width, lines[0], lines[1]);
       for (int64_t y = 2 * at.y; y < std::min(2 * at.y + 2, p_.down); ++y) {
         const int64_t row = (at.image * p_.down + y) * p_.across + 2 * at.x;
         epilogue(row, std::min(2 * run, p_.across - 2 * at.x), panel, width, lines[y - 2 * at.y]);
@@ -202,9 +206,9 @@ class TilesOfThread {
   }
 
   // The results of a tile: two above, two below. zeros: to which they are added, times 0.
-  void results_of(int64_t tile, float* above, float* below, Reg<float>& zeros) const {
+  void results_of(int64_t tile, int64_t width, float* above, float* below, Reg<float>& zeros) const {
     const int64_t n = tile / all_.height, r = tile % all_.height;
-    for (int64_t c = 0; c < kColumns; c += kLanes) {
+    for (int64_t c = 0; c < width; c += kLanes) {
       Reg<float> m[4][4], out[2][2];
 #pragma GCC unroll 16
       for (int place = 0; place < kTilePlaces; ++place) {
@@ -225,18 +229,20 @@ class TilesOfThread {
   }
 
   // Multiplies again what is not finite, of tiles that follow each other.
-  [[gnu::noinline]] void correct(const Tiles::Place& at, int64_t tiles, const Weight* weights, float* above, float* below) const {
+  [[gnu::noinline]] void correct(const Tiles::Place& at, int64_t tiles, const Weight* weights, int64_t width, float* above,
+                                 float* below) const {
     for (int64_t i = 0; i < tiles; ++i, above += 2 * kColumns, below += 2 * kColumns) {
-      if (are_finite(above, 2 * kColumns) && are_finite(below, 2 * kColumns)) continue;
-      results_by_windows({at.image, at.y, at.x + i}, weights, above, below);
+      const bool left = are_finite(above, width) && are_finite(below, width);
+      if (left && are_finite(above + kColumns, width) && are_finite(below + kColumns, width)) continue;
+      results_by_windows({at.image, at.y, at.x + i}, weights, width, above, below);
     }
   }
 
   // The same as results_of, from the pixels; weights: of the panel.
-  void results_by_windows(const Tiles::Place& at, const Weight* weights, float* above, float* below) const {
+  void results_by_windows(const Tiles::Place& at, const Weight* weights, int64_t width, float* above, float* below) const {
     const float* pixels[4][4];
     find(at, pixels);
-    for (int64_t column = 0; column < kColumns; column += kLanes) {
+    for (int64_t column = 0; column < width; column += kLanes) {
       Reg<float> sums[2][2] = {};
       for (int64_t c = 0; c < p_.channels; ++c) {
         Reg<float> taps[3][3];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,8 @@ import inductor_cpu
 from inductor_cpu.targets.cpu import detect
 from tests.e2e.support import compile_counted
 
-pytestmark = pytest.mark.skipif("avx2" not in detect().features, reason="this CPU has no AVX2")
-
-#: As on a CPU with AVX2, where tiles are used.
-AVX2 = {"cpp.max_isa": "avx2"}
+#: As on a CPU with no more than this.
+LEVELS = {"avx2": "avx2", "avx512": "avx512f"}
 INF, NAN = float("inf"), float("nan")
 
 #: (channels, columns, padding, sizes of the images)
@@ -31,6 +30,14 @@ CASES = {
     "more blocks than are packed at once": (32, 16, 1, (1, 90, 70)),
     "depth in parts": (528, 16, 1, (2, 4, 4)),
 }
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Settings."""
+    if LEVELS[request.param] not in detect().features:
+        pytest.skip(f"this CPU has no {request.param}")
+    return {"cpp.max_isa": request.param}
 
 
 def layer(channels: int, columns: int, padding: int | tuple[int, int], bias: bool = True) -> nn.Conv2d:
@@ -56,7 +63,7 @@ def templates(folder: Path) -> list[bool]:
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @torch.no_grad()
-def test_results_are_as_near_to_the_exact_ones_as_eager_s(dynamic: bool, tmp_path: Path) -> None:
+def test_results_are_as_near_to_the_exact_ones_as_eager_s(dynamic: bool, level: dict[str, str], tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = Layers([layer(*case[:3]) for case in CASES.values()])
     images = [torch.randn(case[3][0], case[0], *case[3][1:]) for case in CASES.values()]
@@ -66,7 +73,7 @@ def test_results_are_as_near_to_the_exact_ones_as_eager_s(dynamic: bool, tmp_pat
                 if image.shape[dim] > 3:
                     torch._dynamo.maybe_mark_dynamic(image, dim)
     with inductor_cpu.config.patch({"dump": str(tmp_path)}):
-        results = torch.compile(module, backend="icpu", options=AVX2)(images)
+        results = torch.compile(module, backend="icpu", options=level)(images)
     assert templates(tmp_path) == [True] * len(CASES)
     exact = module.double()([image.double() for image in images])
     eager = module.float()(images)
@@ -78,7 +85,7 @@ def test_results_are_as_near_to_the_exact_ones_as_eager_s(dynamic: bool, tmp_pat
 
 
 @torch.no_grad()
-def test_what_is_not_finite_stays_in_the_windows_that_see_it() -> None:
+def test_what_is_not_finite_stays_in_the_windows_that_see_it(level: dict[str, str]) -> None:
     """Also at edges, in both columns of registers, and where sums of pixels overflow although no result does."""
     torch.manual_seed(0)
     conv = layer(32, 24, 1)
@@ -87,7 +94,7 @@ def test_what_is_not_finite_stays_in_the_windows_that_see_it() -> None:
     x[1, 7, 2:6, 2:6] = 2e38
     conv.weight[:, 7] *= 1e-3
     conv.weight[5, 0, 1, 1], conv.weight[20, 2, 0, 0] = 0.0, NAN
-    got = torch.compile(conv, backend="icpu", options=AVX2)(x)
+    got = torch.compile(conv, backend="icpu", options=level)(x)
     exact = nn.functional.conv2d(x.double(), conv.weight.double(), conv.bias.double(), padding=1)
     shown = exact.float()
     assert torch.equal(got.isnan(), shown.isnan())
@@ -99,7 +106,7 @@ def test_what_is_not_finite_stays_in_the_windows_that_see_it() -> None:
 
 
 @torch.no_grad()
-def test_what_follows_is_computed_with_the_results_of_a_tile_and_weights_may_change() -> None:
+def test_what_follows_is_computed_with_the_results_of_a_tile_and_weights_may_change(level: dict[str, str]) -> None:
     class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -111,7 +118,7 @@ def test_what_follows_is_computed_with_the_results_of_a_tile_and_weights_may_cha
     torch.manual_seed(0)
     block, x = Block().eval().requires_grad_(False), torch.randn(2, 32, 9, 13)
     block.norm.running_mean.normal_()
-    compiled, reports = compile_counted(block, options=AVX2)
+    compiled, reports = compile_counted(block, options=level)
     assert torch.allclose(compiled(x), block(x), atol=1e-5)
     (report,) = reports
     assert report.externs == ()
@@ -120,7 +127,7 @@ def test_what_follows_is_computed_with_the_results_of_a_tile_and_weights_may_cha
 
 
 @torch.no_grad()
-def test_other_convolutions_are_not_multiplied_by_tiles(tmp_path: Path) -> None:
+def test_other_convolutions_are_not_multiplied_by_tiles(level: dict[str, str], tmp_path: Path) -> None:
     """Strides, dilations, other windows, channels that are no whole steps, few channels or columns, groups."""
     others = Layers(
         [
@@ -133,20 +140,23 @@ def test_other_convolutions_are_not_multiplied_by_tiles(tmp_path: Path) -> None:
             nn.Conv2d(64, 16, 3, padding=1, groups=2),
         ]
     )
-    assert not any(compiled_by_tiles(others, {}, tmp_path))
+    assert not any(compiled_by_tiles(others, level, tmp_path))
 
 
 @torch.no_grad()
-def test_no_convolution_is_multiplied_by_tiles_if_the_setting_is_off(tmp_path: Path) -> None:
-    assert not any(compiled_by_tiles(Layers([layer(32, 16, 1)]), {"cpp.winograd": False}, tmp_path))
+@pytest.mark.parametrize("setting", [{"cpp.winograd": False}, {"cpp.drop_original_weights": True}], ids=str)
+def test_no_convolution_is_multiplied_by_tiles_if_the_setting_is_off_or_memory_is_to_be_saved(
+    setting: dict[str, bool], level: dict[str, str], tmp_path: Path
+) -> None:
+    assert not any(compiled_by_tiles(Layers([layer(32, 16, 1)]), {**level, **setting}, tmp_path))
 
 
-def compiled_by_tiles(module: Layers, settings: dict[str, bool], folder: Path) -> list[bool]:
+def compiled_by_tiles(module: Layers, settings: Mapping[str, object], folder: Path) -> list[bool]:
     """`templates` of the layers, whose results are checked."""
     module.eval().requires_grad_(False)
     images = [torch.randn(1, conv.in_channels, 8, 8) for conv in module.layers]
     with inductor_cpu.config.patch({"dump": str(folder)}):
-        results = torch.compile(module, backend="icpu", options=AVX2 | settings)(images)
+        results = torch.compile(module, backend="icpu", options=dict(settings))(images)
     for got, expected in zip(results, module(images), strict=True):
         assert torch.allclose(got, expected, atol=1e-5)
     return templates(folder)

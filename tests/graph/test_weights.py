@@ -116,6 +116,10 @@ def packed_bytes(reports: list[CompileReport]) -> list[int]:
     return [r.packed_weight_bytes for r in reports]
 
 
+#: Windows of 3 x 3 that are multiplied by tiles have 16 packed numbers for 9.
+MOST = 16 / 9
+
+
 @torch.no_grad()
 def test_graphs_for_several_shapes_share_one_copy() -> None:
     net = nn.Sequential(nn.Conv2d(32, 64, 3), nn.ReLU(), nn.Flatten(2), nn.Linear(64, 96)).eval()
@@ -124,7 +128,7 @@ def test_graphs_for_several_shapes_share_one_copy() -> None:
     compiled(torch.randn(1, 32, 10, 10))
     once = memory_of_packed_weights() - before
     weights = sum(p.numel() * p.element_size() for p in net.parameters())
-    assert 0 < once <= 1.01 * weights
+    assert 0 < once <= 1.01 * MOST * weights
     compiled(torch.randn(3, 32, 10, 10))
     compiled(torch.randn(7, 32, 10, 10))
     assert len(reports) == 3
@@ -187,7 +191,8 @@ def test_extra_memory_is_one_copy_of_each_weight(name: str, dtype: torch.dtype) 
             seen.append(memory_of_packed_weights() - before)
     assert seen[0] > 0
     assert set(seen) == {seen[0]}
-    assert seen[0] <= 1.1 * sum(w.nbytes for w in net.parameters())
+    most = MOST if (name, dtype) == ("convolutions", torch.float32) else 1
+    assert seen[0] <= 1.1 * most * sum(w.nbytes for w in net.parameters())
 
 
 @torch.no_grad()

@@ -38,7 +38,7 @@ def test_windows_that_overlap_come_in_pixels_or_lines(
 
 
 def test_a_kernel_that_reads_no_shifted_images_gets_whole_windows() -> None:
-    assert pieces_of(MICRO_KERNELS["fma_f32"], (3, 3), (1, 1), (1, 1), 64) == Pieces(1, 9 * 64)
+    assert pieces_of(MICRO_KERNELS["dot_bf16"], (3, 3), (1, 1), (1, 1), 64) == Pieces(1, 9 * 64)
 
 
 @pytest.mark.parametrize(
