@@ -7,11 +7,12 @@
 // channels by columns that the weights are there.
 //
 // A pixel is in sums and differences of all the tile. One that is infinite or not a number makes all four results so: such
-// tiles are multiplied again window by window, with weights that are computed back from G g G^T, to a unit or two of the last
-// place. Of finite pixels the largest under a tile decides how many digits the others keep.
+// tiles are multiplied again window by window, with weights that are computed back from G g G^T, to a unit or two of the
+// last place. Of finite pixels the largest under a tile decides how many digits the others keep, and likewise of weights.
 //
-// Preconditions: those of patches.h, for floats; strides and dilations of 1, windows of 3 x 3 pixels; channels are a multiple
-// of kStep. B is packed as multiply.h says, its depth one place (y, x) of G g G^T after the other, each with its channels.
+// Preconditions: those of patches.h, for floats; strides and dilations of 1, windows of 3 x 3 pixels; channels are a
+// multiple of kStep. B is packed as multiply.h says, its depth one place (y, x) of G g G^T after the other, each with its
+// channels.
 #pragma once
 
 #include "patches.h"
@@ -159,8 +160,8 @@ class TilesOfThread {
     }
   }
 
-  // `width` columns of a panel and all blocks, at every place. fetches: whether B is not in the L2 cache yet: then each block asks
-  // for its share of the part that follows.
+  // `width` columns of a panel and all blocks, at every place. fetches: whether B is not in the L2 cache yet: then each block
+  // asks for its share of the part that follows.
   void multiply_panel(const Weight* b, int64_t width, bool fetches, const Epilogue<float>& epilogue) {
     typename Micro::Thread thread;
     Finish<float> nothing(epilogue);
