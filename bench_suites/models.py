@@ -103,7 +103,7 @@ _TINY_LLAMA = {**_SMALL_LLAMA, "hidden_size": 64, "intermediate_size": 128, "num
 
 RECIPES: Mapping[str, Recipe] = {
     "resnet50": _timm("resnet50", layers=(1, 1, 1, 1)),
-    "mobilenetv3_large_100": _timm("mobilenetv3_large_100"),
+    "mobilenetv3_large_100": _timm("mobilenetv3_large_100", depth_multiplier=0.3),
     "vit_base_patch16_224": _timm("vit_base_patch16_224", img_size=64, embed_dim=96, depth=2, num_heads=4),
     "swin_tiny_patch4_window7_224": _timm(
         "swin_tiny_patch4_window7_224", img_size=56, depths=(2, 2), num_heads=(2, 4), embed_dim=32
