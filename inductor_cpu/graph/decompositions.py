@@ -10,6 +10,7 @@ The table is torch's own: core ATen decompositions plus those of `_EXTRA`. Taken
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -120,6 +121,7 @@ def _table(lowered: frozenset[Any], fma: Any) -> Mapping[Any, Callable[..., Any]
         table[loss] = functools.partial(_in_dtype_of_first, table[loss])
     table[aten.ldexp.Tensor] = _ldexp
     table[aten.view_copy.default] = _view_copy
+    table[aten.max_unpool2d.default] = table[aten.max_unpool3d.default] = _unpooled
     for op in (aten.channel_shuffle.default, aten.native_channel_shuffle.default, aten.max_unpool2d.default):
         table[op] = functools.partial(_formatted, table[op])
     for op in (aten.reflection_pad2d_backward.default, aten.reflection_pad3d_backward.default):
@@ -173,6 +175,14 @@ def _ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
 def _view_copy(x: torch.Tensor, size: Sequence[Any]) -> torch.Tensor:
     """A copy in another shape, also where no view has it: torch's decomposition asks for one."""
     return x.reshape(size).clone(memory_format=torch.contiguous_format)
+
+
+def _unpooled(x: torch.Tensor, positions: torch.Tensor, size: Sequence[Any], *window: Sequence[int]) -> torch.Tensor:
+    """Elements at their positions in planes of zeros. Each position is compared with its plane, as ATen's kernel does:
+    torch's decomposition writes wherever the positions say."""
+    dims = len(size)
+    planes = x.new_zeros((*x.shape[:-dims], math.prod(size)))
+    return planes.scatter(-1, positions.flatten(-dims), x.flatten(-dims)).unflatten(-1, size)
 
 
 def _contiguous(function: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:

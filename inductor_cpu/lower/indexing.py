@@ -20,7 +20,7 @@ from inductor_cpu.lower.values import TensorValue
 from inductor_cpu.lower.views import canonical, unflatten
 
 _INDEX_DTYPES = frozenset({torch.int64, torch.int32, torch.int16, torch.int8})
-
+_UNPOOLINGS = frozenset({aten.max_unpool2d, aten.max_unpool3d})
 
 EMPTY = "an index into a dimension that may have no elements"
 
@@ -74,9 +74,10 @@ def check_not_empty(node: fx.Node, size: Expr) -> None:
 
 
 def refusal(node: fx.Node) -> type[Exception]:
-    """What gather and scatter raise: RuntimeError, but the operators that torch makes of them (nll_loss) IndexError."""
-    whole = node.meta.get("original_aten", node.target)
-    return RuntimeError if whole.overloadpacket is node.target.overloadpacket else IndexError  # type: ignore[union-attr]
+    """What gather and scatter raise, and unpooling, which is made of them: RuntimeError; the other operators that are
+    made of them (nll_loss) IndexError."""
+    whole = node.meta.get("original_aten", node.target).overloadpacket
+    return RuntimeError if whole is node.target.overloadpacket or whole in _UNPOOLINGS else IndexError  # type: ignore[union-attr]
 
 
 def broadcast_sizes(node: fx.Node, shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, ...]:

@@ -35,6 +35,25 @@ def test_multilabel_margin_loss_ends_its_targets_at_the_first_minus_one() -> Non
     torch.testing.assert_close(*(torch.autograd.grad(loss, x)[0] for loss in (actual, expected)))
 
 
+@pytest.mark.parametrize("wrong", [-1, 6, 1000])
+@pytest.mark.parametrize("plane", [0, 1])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_unpooling_to_a_position_outside_of_its_plane_is_an_error(dims: int, plane: int, wrong: int) -> None:
+    """Also where the position lies in another plane."""
+    unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[dims - 1]
+    window = (*(1,) * (dims - 1), 3)
+    x = torch.ones(2, *(1,) * (dims - 1), 2)
+    positions = torch.tensor([0, 5]).expand(x.shape).clone()
+    compiled, reports = compile_counted(lambda x, positions: unpool(x, positions, window))
+    assert compiled(x, positions).equal(unpool(x, positions, window))
+    assert not any(report.externs for report in reports)
+    positions[plane, ..., 1] = wrong
+    with pytest.raises(RuntimeError):
+        unpool(x, positions, window)
+    with pytest.raises(RuntimeError):
+        compiled(x, positions)
+
+
 def test_a_caller_may_change_the_table_it_gets() -> None:
     decompositions().clear()
     assert decompositions()
