@@ -118,6 +118,13 @@ def _elementwise(_result: Tensor, *args: Any) -> Order | None:
     return _iterated(*(meta_of(v) for v in args if isinstance(v, Tensor)))
 
 
+def _ldexp(result: Tensor, x: Tensor, exponent: Tensor) -> Order | None:
+    """Of integers a product with a power, which torch makes contiguous."""
+    if x.is_floating_point() or x.is_complex():
+        return _elementwise(result, x, exponent)
+    return _iterated(meta_of(x), meta_of(exponent).contiguous())
+
+
 def _of_expanded(_result: Tensor, *args: Any) -> Order | None:
     """Python converts operands of low precision first, and makes a contiguous tensor of one that repeats its elements;
     so does eager mode, but only where operands have different dtypes."""
@@ -193,7 +200,6 @@ _BY_PYTHON = (
     aten.floor_divide.default,
     aten.heaviside.default,
     aten.logaddexp.default,
-    aten.ldexp.Tensor,
     aten.logaddexp2.default,
     aten.logical_and.default,
     aten.logical_or.default,
@@ -227,6 +233,7 @@ _OF_LOW_PRECISION = (
 #: Operator -> rule.
 ORDERS: dict[Any, Callable[..., Order | None]] = {
     aten.angle.default: _angle,
+    aten.ldexp.Tensor: _ldexp,
     aten.pow.Scalar: _contiguous,
     aten._softmax_backward_data.default: _contiguous,
     aten._log_softmax_backward_data.default: _contiguous,

@@ -48,6 +48,7 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "angles of floats": lambda: X.angle(),
     "times a power of two in bf16": lambda: torch.ldexp(X[0].bfloat16(), X.bfloat16()),
     "times an integer's power of two": lambda: torch.ldexp(X[0].clone(), X.int()),
+    "an integer times an integer's power of two": lambda: torch.ldexp(X[0].int(), X.int()),
     "times a power of two": lambda: torch.ldexp(X[0], X),
     "times a broadcast power of two": lambda: torch.ldexp(X, X[:, :, :1]),
     "gradient of what was dropped": lambda: torch.ops.aten.native_dropout_backward(X, X > 0, 1.25),
