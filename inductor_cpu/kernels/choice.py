@@ -76,10 +76,15 @@ class ProductChoice:
     ) -> str | None:
         """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy. inside:
         how much of all windows lies in the image; neighbours: they are of 3 x 3 pixels, one window at each."""
-        kernel = self.micro_kernel(rows, window * channels, columns, dtype)
+        by_tiles = neighbours and self._winograd
+        shape = linear.Shape(rows, window * channels, columns, dtype, dtype)
+        # A linear layer of this shape, which trials would measure, tells nothing of products by tiles.
+        kernel = (self._tiling_kernel(shape) if by_tiles else None) or self.micro_kernel(
+            rows, window * channels, columns, dtype
+        )
         if kernel is None or kernel == BY_LOOPS:
             return None
-        windows = linear.Windows(rows, window, channels, columns, inside, neighbours and self._winograd)
+        windows = linear.Windows(rows, window, channels, columns, inside, by_tiles)
         wins = linear.wins_convolution(kernel, windows, self._blocking, self._target.features)
         return kernel if wins else None
 
@@ -125,11 +130,18 @@ class ProductChoice:
         question = f"product {product}, packed at each call: {', '.join(['blas', *own])}"
         return linear.choose(product.shape, trials.seconds(question, candidates))
 
+    def _usable(self) -> frozenset[str]:
+        """The micro kernels of linears and convolutions."""
+        return usable_micro_kernels(self._target) - (frozenset() if self._split_float32 else {"split_f32"})
+
+    def _tiling_kernel(self, shape: linear.Shape) -> str | None:
+        """The micro kernel for a shape if it multiplies windows by tiles."""
+        own = linear.own_kernels(shape, self._usable(), self._blocking)[:1]
+        return next((name for name in own if MICRO_KERNELS[name].tiles), None)
+
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:
-            usable = usable_micro_kernels(self._target)
-            if not self._split_float32:
-                usable -= {"split_f32"}
+            usable = self._usable()
             own = linear.own_kernels(shape, usable, self._blocking)[:2] or [BY_LOOPS]
             self._decisions[shape] = linear.choose_linear(shape, usable, self._blocking, self._measured(shape, own))
         return self._decisions[shape]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -325,6 +326,21 @@ def test_windows_of_neighbours_are_tiled_where_channels_and_columns_pay_for_it(
     for name in ("fma_f32_avx2", "fma_f32"):
         assert wins(name, True) == pays
         assert not wins(name, False)
+
+
+def test_convolutions_by_tiles_are_chosen_without_trials_of_linears() -> None:
+    """Trials, of `max_autotune`, would measure a linear layer of that shape."""
+
+    class NoTrials:
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(name)
+
+    machine = replace(detect(), isa=next(isa for isa in ISAS if isa.name == "avx2"))
+    if "fma_f32_avx2" not in usable_micro_kernels(machine):
+        pytest.skip("this CPU has no AVX2")
+    trials: Any = NoTrials()
+    choice = ProductChoice(machine, split_float32=True, winograd=True, prepack=True, trials=trials)
+    assert choice.convolution_kernel(3136, 9, 64, 64, torch.float32, 1.0, True) == "fma_f32_avx2"
 
 
 def test_the_choice_for_a_graph_knows_how_much_of_its_windows_lies_inside() -> None:
