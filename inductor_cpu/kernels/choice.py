@@ -77,11 +77,9 @@ class ProductChoice:
         """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy. inside:
         how much of all windows lies in the image; neighbours: they are of 3 x 3 pixels, one window at each."""
         by_tiles = neighbours and self._winograd
-        shape = linear.Shape(rows, window * channels, columns, dtype, dtype)
         # A linear layer of this shape, which trials would measure, tells nothing of products by tiles.
-        kernel = (self._tiling_kernel(shape) if by_tiles else None) or self.micro_kernel(
-            rows, window * channels, columns, dtype
-        )
+        tiling = self._tiling_kernel(rows, window * channels, columns, dtype) if by_tiles else None
+        kernel = tiling or self.micro_kernel(rows, window * channels, columns, dtype)
         if kernel is None or kernel == BY_LOOPS:
             return None
         windows = linear.Windows(rows, window, channels, columns, inside, by_tiles)
@@ -134,8 +132,9 @@ class ProductChoice:
         """The micro kernels of linears and convolutions."""
         return usable_micro_kernels(self._target) - (frozenset() if self._split_float32 else {"split_f32"})
 
-    def _tiling_kernel(self, shape: linear.Shape) -> str | None:
-        """The micro kernel for a shape if it multiplies windows by tiles."""
+    def _tiling_kernel(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
+        """The micro kernel for a product if it multiplies windows by tiles."""
+        shape = linear.Shape(rows, inner, columns, dtype, dtype)
         own = linear.own_kernels(shape, self._usable(), self._blocking)[:1]
         return next((name for name in own if MICRO_KERNELS[name].tiles), None)
 
