@@ -34,7 +34,7 @@ from inductor_cpu.graph.positions import lengthen_positions
 from inductor_cpu.graph.updated import NO_UPDATES, Updates
 from inductor_cpu.graph.zero_points import drop_zero_points
 from inductor_cpu.lower.rules import RULES
-from inductor_cpu.pipeline import attention_kernel, compile_graph, warm_up
+from inductor_cpu.pipeline import attention_kernel, compile_graph, tiling_kernel, warm_up
 from inductor_cpu.trace import CompileReport, Trace, set_logs
 
 Kind = Literal["inference", "forward", "backward"]
@@ -141,7 +141,8 @@ def _differentiate(
 def _split(config: Config, gm: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
     """The forward and the backward graph of one of both directions. Raises VisibleInternalError if a pass fails."""
     try:
-        done = run_joint_passes(gm, functools.partial(attention_kernel, config))
+        choices = functools.partial(attention_kernel, config), functools.partial(tiling_kernel, config)
+        done = run_joint_passes(gm, *choices)
     except Exception as error:
         defect = InternalError("graph", f"{type(error).__name__}: {error}")
         raise VisibleInternalError(defect, inspect.currentframe()) from error

@@ -111,7 +111,7 @@ class Cpp:
     winograd: bool = _setting(
         True,
         _BOOL,
-        "Without AMX, multiply windows of 3 x 3 floats by tiles of windows (inference): 16 products in place of 36. "
+        "Multiply windows of 3 x 3 floats by tiles of windows (in inference without AMX): 16 products in place of 36. "
         "Pixels lose digits beside others that are much larger. Packed weights are 16/9 as large, so not with "
         "drop_original_weights.",
     )

@@ -175,6 +175,7 @@ def _prepare(
             choice.micro_kernel,
             choice.convolution_kernel,
             choice.kernel_per_call,
+            choice.tiling_kernel,
             functools.partial(attention_kernel, config),
             once=config.cpp.drop_original_weights,
             eager_random=config.fallback_random,
@@ -253,6 +254,12 @@ class _Trials:
         settings = replace(self.config, max_autotune=False, dump=None)
         compiled = compile_graph(graph, kind="inference", config=settings, trace=Trace(f"measured_{name}"))
         return lambda: compiled(list(inputs))
+
+
+def tiling_kernel(config: Config, windows: int | None, channels: int, columns: int, dtype: torch.dtype) -> str | None:
+    """The micro kernel for a convolution of 3 x 3 neighbours with weights that are packed at each call; None for
+    ATen."""
+    return _product_choice(config).tiling_kernel(windows, channels, columns, dtype)
 
 
 def _product_choice(config: Config) -> ProductChoice:

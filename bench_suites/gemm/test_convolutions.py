@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ from bench_suites.gemm.contest import Call, Row, compete, ours
 from bench_suites.gemm.machine import its_peak
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+#: In a training step.
+_IMAGES = 8
 
 #: No unit of its own multiplies fp16: it is computed as floats.
 PEAKS = {"bf16": "bf16", "fp16": "fp32", "fp32": "fp32"}
@@ -117,3 +121,30 @@ def test_int8_convolution(benchmark: Any, rows: list[Row], threads: int, layer: 
     x = x.contiguous(memory_format=torch.channels_last)
     calls = {"icpu": ours(module, x), "onednn": module.by_onednn(x)}
     rows.append(compete(benchmark, Row("convolution int8", str(layer), threads, layer.work, limit), calls))
+
+
+@pytest.mark.parametrize("layer", [layer for layer in LAYERS if layer.window == 3 and layer.dilation == 1], ids=str)
+def test_training_convolution(benchmark: Any, rows: list[Row], threads: int, layer: Layer) -> None:
+    """Eight images forward and backward, with the gradients of images and weights, in float32, against eager mode
+    channels-last and as models are by default."""
+    limit, module = its_peak("fp32", threads), layer.build()
+    x = torch.randn(_IMAGES, layer.channels, layer.size, layer.size)
+    calls = {
+        "icpu": _step(torch.compile(module, backend="icpu", dynamic=False), x, torch.channels_last),
+        "eager": _step(module, x, torch.channels_last),
+        "eager by planes": _step(module, x, torch.contiguous_format),
+    }
+    work = 3 * _IMAGES * layer.work
+    rows.append(compete(benchmark, Row("training convolution fp32", str(layer), threads, work, limit), calls))
+
+
+def _step(function: Callable[..., torch.Tensor], images: torch.Tensor, layout: torch.memory_format) -> Call:
+    """Forward and backward, by gradients of results that are one."""
+    x = images.contiguous(memory_format=layout).requires_grad_()
+
+    def call() -> None:
+        result = function(x)
+        result.backward(torch.ones_like(result))
+        x.grad = None
+
+    return call

@@ -10,8 +10,9 @@ from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.codegen.ranking import generate_ranking
 from inductor_cpu.codegen.strips import generate_strips
 from inductor_cpu.codegen.tuning import Choices
+from inductor_cpu.codegen.winograd import generate_tiles
 from inductor_cpu.ir.kernel import Kernel, Schedule, Scored, Strips, kernels_of
-from inductor_cpu.ir.nodes import AttentionBackward, Extern, Ranking, Templated
+from inductor_cpu.ir.nodes import AttentionBackward, Extern, Ranking, Templated, TilePacking, WeightGradient
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.ir.scatter import is_scatter
 from inductor_cpu.targets.cpu import Target
@@ -58,6 +59,8 @@ def _source(
     buffers = schedule.program.buffer_table
     if isinstance(step, Ranking):
         return generate_ranking(step, buffers, choices)
+    if isinstance(step, (TilePacking, WeightGradient)):
+        return generate_tiles(step, choices)
     if isinstance(step, AttentionBackward):
         return generate_attention_backward(step, buffers, choices)
     return generate_attention(step, buffers, choices, target)

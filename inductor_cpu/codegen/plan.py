@@ -9,12 +9,22 @@ from typing import Any
 from inductor_cpu.codegen.attention import pointers_of, score_pointers, score_sizes, sizes_of
 from inductor_cpu.codegen.ranking import ranking_pointers, ranking_sizes
 from inductor_cpu.codegen.starts import starts
+from inductor_cpu.codegen.winograd import tile_pointers, tile_sizes
 from inductor_cpu.errors import InternalError
 from inductor_cpu.ir import plan as ep
 from inductor_cpu.ir.index import Expr, Sym, product
 from inductor_cpu.ir.kernel import CALLS, Kernel, Schedule, Scored, Step, Strips
 from inductor_cpu.ir.loop_nest import Buffer, View
-from inductor_cpu.ir.nodes import Attention, AttentionBackward, Extern, Ranking, SizeBinding, Templated
+from inductor_cpu.ir.nodes import (
+    Attention,
+    AttentionBackward,
+    Extern,
+    Ranking,
+    SizeBinding,
+    Templated,
+    TilePacking,
+    WeightGradient,
+)
 
 
 def build_plan(schedule: Schedule, symbols: Mapping[int, str], redzone: int = 0) -> ep.ExecutionPlan:
@@ -145,6 +155,9 @@ class _PlanBuilder:
         elif isinstance(step, Ranking):
             ints = self.integers(ranking_sizes(step))
             self.template(self.symbols[number], step, ranking_pointers(step), ints)
+        elif isinstance(step, (TilePacking, WeightGradient)):
+            ints = self.integers(tile_sizes(step))
+            self.template(self.symbols[number], step, tile_pointers(step), ints)
         else:
             self.extern(step)
 

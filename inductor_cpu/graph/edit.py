@@ -20,6 +20,7 @@ from inductor_cpu.ir.operators import (
     PACKED_LINEAR,
     PACKED_OPERAND,
 )
+from inductor_cpu.ir.winograd import PACKED_TILES, WEIGHT_GRADIENT
 
 aten = torch.ops.aten
 
@@ -32,7 +33,7 @@ TRANSPOSES = (aten.permute.default, aten.t.default, aten.transpose.int)
 #: Ours that take any strides.
 _OWN = (
     DEPTHWISE_CONVOLUTION, PACKED_BMM, PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR,
-    PACKED_OPERAND,
+    PACKED_OPERAND, PACKED_TILES, WEIGHT_GRADIENT,
 )  # fmt: skip
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 

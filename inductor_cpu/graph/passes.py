@@ -22,6 +22,7 @@ from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.kept_bytes import keep_bytes
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.per_call import PerCallChoice, pack_per_call
+from inductor_cpu.graph.per_call_convolution import TilingChoice, convolve_by_tiles
 from inductor_cpu.graph.positions import shorten_positions
 from inductor_cpu.graph.products import ConvolutionKernelChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
@@ -63,12 +64,14 @@ def no_attention_kernel(_dtype: torch.dtype) -> tuple[str | None, str]:
     return None, "kernels of ours are not asked for"
 
 
-def run_joint_passes(gm: fx.GraphModule, attention_kernel: AttentionChoice) -> tuple[str, ...]:
+def run_joint_passes(
+    gm: fx.GraphModule, attention_kernel: AttentionChoice, tiling_kernel: TilingChoice = no_micro_kernel
+) -> tuple[str, ...]:
     """The passes over the graph of both directions, before AOTAutograd splits it; returns what they did."""
     gm.graph.eliminate_dead_code()
     recognize_attention(gm, attention_kernel)
     counts = {
-        "convolutions and gradients of convolutions run channels-last": train_channels_last(gm),
+        "convolutions and gradients of convolutions run channels-last": train_channels_last(gm, tiling_kernel),
         "gradients of max pooling read positions as int32": shorten_positions(gm),
     }
     return tuple(f"{count} {what}" for what, count in counts.items() if count)
@@ -82,6 +85,7 @@ def run_passes(
     micro_kernel: MicroKernelChoice = no_micro_kernel,
     convolution_kernel: ConvolutionKernelChoice = no_micro_kernel,
     kernel_per_call: PerCallChoice = no_micro_kernel,
+    tiling_kernel: TilingChoice = no_micro_kernel,
     attention_kernel: AttentionChoice = no_attention_kernel,
     once: bool = False,
     eager_random: bool = True,
@@ -89,8 +93,8 @@ def run_passes(
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
     inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of linears) or
     `convolution_kernel` names one. `kernel_per_call` decides about products that would be packed at each call,
-    `attention_kernel` about attention in every graph. once: no weight is to be in memory both as it is and packed.
-    eager_random: random numbers are those of eager mode."""
+    `tiling_kernel` about such convolutions, `attention_kernel` about attention in every graph. once: no weight is
+    to be in memory both as it is and packed. eager_random: random numbers are those of eager mode."""
     gm.graph.eliminate_dead_code()
     if not eager_random:
         draw_in_loops(gm)
@@ -102,7 +106,9 @@ def run_passes(
     if not prepack or not static_inputs:
         drop_copies(gm)
         expand_quantization(gm)
+        tiled = convolve_by_tiles(gm, tiling_kernel)
         products = _per_call(pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call))
+        products += [f"{tiled} convolutions and gradients of convolutions by tiles of windows"] * (tiled > 0)
         return Prepared(gm, None, (*gm.meta.get(DONE_BEFORE, ()), *products, *attention))
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)

@@ -20,10 +20,23 @@ from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.interpret_loops import Memory, Tensor, run_nest
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack_each
-from inductor_cpu.ir.nodes import Attention, AttentionBackward, Blocks, Extern, Gemm, Patches, Program, Ranking, leaves
+from inductor_cpu.ir.nodes import (
+    Attention,
+    AttentionBackward,
+    Blocks,
+    Extern,
+    Gemm,
+    Patches,
+    Program,
+    Ranking,
+    TilePacking,
+    WeightGradient,
+    leaves,
+)
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from inductor_cpu.ir.strided import with_strides
 from inductor_cpu.ir.windows import unpack_windows
+from inductor_cpu.ir.winograd import differentiate_weights, tiles_of
 
 
 @torch.no_grad()
@@ -64,6 +77,10 @@ class _Run:
                 self.attend_backward(node)
             elif isinstance(node, Ranking):
                 self.rank(node)
+            elif isinstance(node, TilePacking):
+                self.pack(node)
+            elif isinstance(node, WeightGradient):
+                self.differentiate(node)
             else:
                 self.nest(node)
         return [self.result(value) for value in self.program.results]
@@ -198,6 +215,15 @@ class _Run:
             if name is not None:
                 self.provide(name)
                 self.tensors[name].copy_(value)
+
+    def pack(self, node: TilePacking) -> None:
+        self.provide(node.out)
+        self.tensors[node.out].copy_(tiles_of(self.view(node.weight), node.turned, node.micro_kernel))
+
+    def differentiate(self, node: WeightGradient) -> None:
+        image, gradients = (self.view(view).permute(0, 3, 1, 2) for view in node.operands)
+        self.provide(node.out)
+        self.tensors[node.out].copy_(differentiate_weights(image, gradients, node.padding).permute(0, 2, 3, 1))
 
     def patches(self, windows: Patches) -> Tensor:
         """The windows of a convolution as rows (n, y, x) of (ky, kx, channel)."""

@@ -21,7 +21,16 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.loop_nest import Instr, Store, View
-from inductor_cpu.ir.nodes import Attention, AttentionBackward, Extern, Patches, Program, Ranking
+from inductor_cpu.ir.nodes import (
+    Attention,
+    AttentionBackward,
+    Extern,
+    Patches,
+    Program,
+    Ranking,
+    TilePacking,
+    WeightGradient,
+)
 
 
 @dataclass(frozen=True)
@@ -237,10 +246,10 @@ class Scored:
         return self.attention.outputs
 
 
-Step = Union[Kernel, Strips, Extern, Attention, Scored, AttentionBackward, Ranking]
+Step = Union[Kernel, Strips, Extern, Attention, Scored, AttentionBackward, Ranking, TilePacking, WeightGradient]
 
 #: Steps that are a call of a template.
-CALLS = (Attention, Scored, AttentionBackward, Ranking)
+CALLS = (Attention, Scored, AttentionBackward, Ranking, TilePacking, WeightGradient)
 
 
 def kernels_of(step: Step) -> tuple[Kernel, ...]:

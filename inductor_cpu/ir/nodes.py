@@ -3,7 +3,7 @@
 Everything is frozen. The grammar:
 
     Program   = buffers, nodes in program order, inputs, results
-    Node      = LoopNest | Extern | Gemm | Attention | AttentionBackward | Ranking
+    Node      = LoopNest | Extern | Gemm | Attention | AttentionBackward | Ranking | TilePacking | WeightGradient
     LoopNest  = dims (parallel loops), reduce_dims (inner loops), body: tuple[Instr], stores: tuple[Store]
     Instr     = Const | Index | Load | Scalar | Cast | Reduce | Scan  the SSA value %k is the instruction at position k
     Store     = buffer[index] = %value, or += (mode "add")
@@ -262,10 +262,71 @@ class Ranking:
         return tuple(name for name in (self.values, self.indices) if name is not None)
 
 
-#: Nodes that are a call of a template.
-Templated = Attention | AttentionBackward | Ranking
+@dataclass(frozen=True)
+class TilePacking:
+    """A weight of float32, packed for a micro kernel that multiplies windows of 3 x 3 neighbours by tiles.
 
-Node = Union[LoopNest, Extern, Gemm, Attention, AttentionBackward, Ranking]
+    weight: (columns, channels, 3, 3). turned: for the convolution that gives the gradients of the image, whose columns
+    are the weight's channels. out: a contiguous buffer with the micro kernel's packed shape."""
+
+    name: str
+    micro_kernel: str
+    weight: View
+    turned: bool
+    out: str
+    origins: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[View, ...]:
+        """The tensors that the template reads."""
+        return (self.weight,)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads."""
+        return (self.weight.buffer,)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The buffer that it writes."""
+        return (self.out,)
+
+
+@dataclass(frozen=True)
+class WeightGradient:
+    """The gradient of the weights of a convolution of 3 x 3 neighbours, in float32, by a micro kernel and tiles.
+
+    image: (batch, height, width, channels); gradients: of the results, (batch, down, across, columns). Their channels
+    are next to each other. padding: (vertical, horizontal). out: a contiguous buffer (columns, 3, 3, channels)."""
+
+    name: str
+    micro_kernel: str
+    image: View
+    gradients: View
+    padding: tuple[int, int]
+    out: str
+    origins: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[View, ...]:
+        """The tensors that the template reads."""
+        return (self.image, self.gradients)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The buffers that it reads."""
+        return tuple(dict.fromkeys(view.buffer for view in self.operands))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The buffer that it writes."""
+        return (self.out,)
+
+
+#: Nodes that are a call of a template.
+Templated = Attention | AttentionBackward | Ranking | TilePacking | WeightGradient
+
+Node = Union[LoopNest, Extern, Gemm, Attention, AttentionBackward, Ranking, TilePacking, WeightGradient]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ from inductor_cpu.ir.nodes import (
     Program,
     Ranking,
     SizeBinding,
+    TilePacking,
+    WeightGradient,
 )
 from inductor_cpu.ir.show import dtype_name, list_of, loops_of, origins_of, show
 
@@ -180,6 +182,22 @@ def _(value: Ranking) -> str:
     order = "largest first" if value.largest else "smallest first"
     what = f"the first {value.count} of" if value.kind == "top" else "all of"
     return f"{value.name}: {', '.join(value.outputs)} = {what} {show(value.x)}, {order}{origins_of(value.origins)}"
+
+
+@show.register
+def _(value: TilePacking) -> str:
+    turned = "turned around, " * value.turned
+    origins = origins_of(value.origins)
+    return f"{value.name}: {value.out} = {show(value.weight)} {turned}packed by tiles for {value.micro_kernel}{origins}"
+
+
+@show.register
+def _(value: WeightGradient) -> str:
+    windows = f"3x3 windows padded by {value.padding[0]}x{value.padding[1]}"
+    return (
+        f"{value.name}: {value.out} = {value.micro_kernel} gradient of the weights of {windows} of {show(value.image)},"
+        f" by {show(value.gradients)}{origins_of(value.origins)}"
+    )
 
 
 def _also(origins: Sequence[str]) -> str:

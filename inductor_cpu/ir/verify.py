@@ -22,6 +22,8 @@ from inductor_cpu.ir.nodes import (
     Program,
     Ranking,
     Templated,
+    TilePacking,
+    WeightGradient,
     leaves,
 )
 from inductor_cpu.ir.rewrite import depends, needed_by, store_operands
@@ -36,6 +38,7 @@ from inductor_cpu.ir.verify_body import (
     check_stores,
     store_depends,
 )
+from inductor_cpu.ir.windows import TILE_PLACES
 
 ACCESS_KINDS = ("uniform", "contiguous", "strided", "gather")
 
@@ -76,6 +79,10 @@ class _ProgramCheck:
                 self.attention_backward(node)
             elif isinstance(node, Ranking):
                 self.ranking(node)
+            elif isinstance(node, TilePacking):
+                self.tile_packing(node)
+            elif isinstance(node, WeightGradient):
+                self.weight_gradient(node)
             else:
                 self.nest(node)
         scope = Scope(frozenset(), self.sizes, self.lookup)
@@ -262,6 +269,33 @@ class _ProgramCheck:
             check.require(
                 self.program.buffer(name).sizes == (*node.x.sizes[:-1], node.count), f"{name} has the wrong sizes"
             )
+
+    # -- tiles of windows --------------------------------------------------------------------------------------------
+    def tile_packing(self, node: TilePacking) -> None:
+        check, row = Checker(LOWER, node.name), MICRO_KERNELS[node.micro_kernel]
+        self.view(check, node.weight)
+        sizes = [size.as_int for size in node.weight.sizes]
+        if len(sizes) != 4 or None in sizes or sizes[2:] != [3, 3]:
+            check.fail(f"{node.weight.buffer} has no windows of 3 x 3")
+        columns, channels = (size or 0 for size in (sizes[1::-1] if node.turned else sizes[:2]))
+        check.require(channels % row.step == 0, f"{node.weight.buffer} has a part of a step")
+        self.results(check, node)
+        shape = row.packed_shape(columns, TILE_PLACES * channels)
+        check.require(self.program.buffer(node.out).sizes == tuple(map(as_expr, shape)), f"{node.out} has other sizes")
+
+    def weight_gradient(self, node: WeightGradient) -> None:
+        check = Checker(LOWER, node.name)
+        step = MICRO_KERNELS[node.micro_kernel].step
+        for view in node.operands:
+            self.view(check, view)
+            channels = view.sizes[-1].as_int
+            check.require(len(view.sizes) == 4 and view.strides[-1] == 1, f"{view.buffer} is not channels-last")
+            check.require(channels is not None and channels % step == 0, f"{view.buffer} has a part of a step")
+        self.results(check, node)
+        sizes = (node.gradients.sizes[-1], as_expr(3), as_expr(3), node.image.sizes[-1])
+        out = self.program.buffer(node.out)
+        check.require(out.sizes == sizes, f"{node.out} has the wrong sizes")
+        check.require(out.dtype == torch.float32, f"{node.out} is not of floats")
 
     def view(self, check: Checker, view: View) -> None:
         self.read(check, view.buffer)

@@ -105,6 +105,17 @@ class ProductChoice:
         implementation = self._products[product].implementation
         return None if implementation == "blas" else implementation
 
+    def tiling_kernel(self, windows: int | None, channels: int, columns: int, dtype: torch.dtype) -> str | None:
+        """The micro kernel that computes a convolution of 3 x 3 neighbours by tiles even if its weights are packed at
+        each call; None for ATen. As in products, floats are not split into parts."""
+        if not self._prepack or not self._winograd:
+            return None
+        shape = linear.Shape(windows, 9 * channels, columns, dtype, dtype)
+        usable = usable_micro_kernels(self._target) - {"split_f32"}
+        own = linear.own_kernels(shape, usable, self._blocking)[:1]
+        wins = (name for name in own if linear.tiles_pay_per_call(name, linear.Windows(windows, 9, channels, columns)))
+        return next(wins, None)
+
     def notes(self) -> list[str]:
         """One line for each shape."""
         products = [f"product {product}: {d.implementation}, {d.reason}" for product, d in self._products.items()]

@@ -155,6 +155,8 @@ _LEAST_DEPTH_OF_COLUMN = 64
 #: are transformed, whatever the number of the others. Images of 3 x 3 to 5 x 5 take as long as oneDNN's.
 _LEAST_TILED_CHANNELS, _LEAST_TILED_COLUMNS = 32, 16
 
+_LEAST_TILED_WINDOWS_PER_CALL = 128
+
 #: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, and start sooner, which
 #: small images gain by: up to how many windows. On AVX2 oneDNN is up to a fifth faster from 56 x 56 windows on.
 _MOST_PIXELS: Mapping[str, float] = {"fma_f32": math.inf, "fma_f32_avx2": 800}
@@ -209,6 +211,13 @@ def _tiles_pay(windows: Windows, step: int) -> bool:
     """Whether products by tiles beat oneDNN's windows."""
     enough = windows.channels >= _LEAST_TILED_CHANNELS and windows.columns >= _LEAST_TILED_COLUMNS
     return enough and windows.channels % step == 0
+
+
+def tiles_pay_per_call(name: str, windows: Windows) -> bool:
+    """Whether a micro kernel beats ATen's convolutions of 3 x 3 neighbours even if it packs the weights at each call.
+    That, and the sums of their gradients, take the time of so many windows, whatever the channels."""
+    enough = windows.rows is None or windows.rows >= _LEAST_TILED_WINDOWS_PER_CALL
+    return enough and MICRO_KERNELS[name].tiles and _tiles_pay(windows, MICRO_KERNELS[name].step)
 
 
 def choose_per_call(

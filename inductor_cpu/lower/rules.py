@@ -32,6 +32,7 @@ from inductor_cpu.lower import (
     symbolic,
     upsample,
     views,
+    winograd,
 )
 from inductor_cpu.lower.registry import RULES
 
@@ -65,6 +66,7 @@ FAMILIES = (
     symbolic,
     upsample,
     views,
+    winograd,
 )
 
 __all__ = ["FAMILIES", "RULES"]

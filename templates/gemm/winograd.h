@@ -44,6 +44,22 @@ class Tiles {
   int64_t down_, across_, count_;
 };
 
+// The pixels under a tile: where the channels of each are, `zeros` for those outside of the image.
+inline void pixels_under(const Tiles::Place& at, const Patches& p, const float* images, const float* zeros,
+                         const float* (&pixels)[4][4]) {
+  for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t j = 0; j < 4; ++j) {
+      const int64_t y = 2 * at.y + i - p.pad_y, x = 2 * at.x + j - p.pad_x;
+      const bool inside = y >= 0 && y < p.height && x >= 0 && x < p.width;
+      pixels[i][j] = inside ? images + at.image * p.by_image + y * p.by_line + x * p.by_pixel : zeros;
+    }
+  }
+}
+
+inline bool are_finite(const float* values, int64_t count) {
+  return std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
+}
+
 // B^T d B of 4 x 4 vectors, in place; B^T = (1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1).
 inline ICPU_INLINE void transform_pixels(Reg<float> (&d)[4][4]) {
   const auto line = [](Reg<float>& a, Reg<float>& b, Reg<float>& c, Reg<float>& e) ICPU_INLINE {
@@ -115,6 +131,8 @@ class TilesOfThread {
  private:
   int64_t rows_of(int64_t n) const { return std::min(all_.height, tiles_.count() - first_ - n * all_.height); }
 
+  void find(const Tiles::Place& at, const float* (&pixels)[4][4]) const { pixels_under(at, p_, images_, zeros_, pixels); }
+
   // Transforms and packs the pixels of block n.
   void load(int64_t n) {
     const int64_t rows = rows_of(n);
@@ -129,17 +147,6 @@ class TilesOfThread {
       for (int64_t place = 0; place < kTilePlaces; ++place) {
         float* const out = packed_ + ((place * count_ + n) * p_.channels + from) * kBlock;
         Micro::pack(lines + place * kBlock * kChannels, kChannels, rows, channels, out);
-      }
-    }
-  }
-
-  // The pixels under a tile.
-  void find(const Tiles::Place& at, const float* (&pixels)[4][4]) const {
-    for (int64_t i = 0; i < 4; ++i) {
-      for (int64_t j = 0; j < 4; ++j) {
-        const int64_t y = 2 * at.y + i - p_.pad_y, x = 2 * at.x + j - p_.pad_x;
-        const bool inside = y >= 0 && y < p_.height && x >= 0 && x < p_.width;
-        pixels[i][j] = inside ? images_ + at.image * p_.by_image + y * p_.by_line + x * p_.by_pixel : zeros_;
       }
     }
   }
@@ -223,10 +230,6 @@ class TilesOfThread {
         std::memcpy(below + x * kColumns + c, &out[1][x], sizeof(out[1][x]));
       }
     }
-  }
-
-  static bool are_finite(const float* values, int64_t count) {
-    return std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
   }
 
   // Multiplies again what is not finite, of tiles that follow each other.

@@ -1,0 +1,170 @@
+"""Convolutions of 3 x 3 neighbours whose weights are not static, and their gradients, by tiles of windows
+(`ir/windows.py`): what training steps of convolutional models spend their time on.
+
+convolution(x, w, b)              ->  packed_convolution(x, packed_tiles(w), b)
+convolution_backward(e, x, w)[0]  ->  packed_convolution(e, packed_tiles(w turned around))
+convolution_backward(e, x, w)[1]  ->  weight_gradient(x, e)
+convolution_backward(e, x, w)[2]  ->  sum(e, [0, 2, 3])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from inductor_cpu.graph.edit import add, args_of, aten, copy_with_strides, fake, hints, is_call, to_channels_last
+from inductor_cpu.graph.products import pair
+from inductor_cpu.ir.operators import PACKED_CONVOLUTION
+from inductor_cpu.ir.windows import are_neighbours
+from inductor_cpu.ir.winograd import PACKED_TILES, WEIGHT_GRADIENT
+
+#: (windows or None when unknown, channels, output channels, dtype) -> the micro kernel that multiplies the windows of a
+#: convolution by tiles and packs its weights at each call, or None.
+TilingChoice = Callable[[int | None, int, int, torch.dtype], str | None]
+
+#: A convolution or its gradient -> where its image, its weight and its strides are; padding, dilation, whether it is
+#: transposed, the padding of results and the number of groups follow.
+_PLACES: dict[Any, tuple[int, int, int]] = {
+    aten.convolution.default: (0, 1, 3),
+    aten.convolution_backward.default: (1, 2, 4),
+}
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """A convolution, or that of a gradient, over two dimensions, of 3 x 3 neighbours, of one group. windows: None when
+    unknown."""
+
+    x: fx.Node
+    weight: fx.Node
+    padding: tuple[int, int]
+    windows: int | None
+    dtype: torch.dtype
+
+    @property
+    def columns(self) -> int:
+        """Output channels."""
+        return int(fake(self.weight).shape[0])
+
+    @property
+    def channels(self) -> int:
+        """Channels of an image."""
+        return int(fake(self.weight).shape[1])
+
+    @property
+    def turned_padding(self) -> tuple[int, int]:
+        """Of the convolution of the gradients of results that gives those of the image."""
+        return 2 - self.padding[0], 2 - self.padding[1]
+
+
+def convolve_by_tiles(gm: fx.GraphModule, choice: TilingChoice) -> int:
+    """Replace convolutions, and what gradients can be had so; returns of how many calls."""
+    count = 0
+    for node in list(gm.graph.nodes):
+        conv = _read(node)
+        if conv is None:
+            continue
+        with gm.graph.inserting_before(node):
+            replace = _convolve if node.target is aten.convolution.default else _differentiate
+            count += replace(gm.graph, node, conv, choice)
+    gm.graph.eliminate_dead_code()
+    return count
+
+
+def is_tiled(node: fx.Node, choice: TilingChoice) -> bool:
+    """Whether a convolution, or one of its gradients, would be computed by tiles."""
+    conv = _read(node)
+    if conv is None:
+        return False
+    if node.target is aten.convolution.default:
+        return choice(conv.windows, conv.channels, conv.columns, conv.dtype) is not None
+    return _kernel_of_image(conv, choice) is not None or _kernel_of_weights(conv, choice) is not None
+
+
+def _read(node: fx.Node) -> _Convolution | None:
+    """A convolution or its gradient; None for another node, and where tiles are of no use."""
+    if not is_call(node, _PLACES):
+        return None
+    args = args_of(node)
+    first, second, third = _PLACES[node.target]
+    x, weight, (stride, padding, dilation, transposed, _, groups) = args[first], args[second], args[third : third + 6]
+    value, kernel = fake(x), fake(weight)
+    sizes = kernel.shape
+    if kernel.dim() != 4 or value.dim() != 4 or transposed or groups != 1 or kernel.dtype != value.dtype:
+        return None
+    if any(not isinstance(n, int) for n in sizes) or not are_neighbours(sizes[2:], pair(stride), pair(dilation)):
+        return None
+    results = fake(node) if node.target is aten.convolution.default else fake(args[0])
+    windows = results.shape[0] * results.shape[2] * results.shape[3]
+    down, across = pair(padding)
+    return _Convolution(x, weight, (down, across), windows if isinstance(windows, int) else None, value.dtype)
+
+
+def _convolve(graph: fx.Graph, node: fx.Node, conv: _Convolution, choice: TilingChoice) -> bool:
+    name = choice(conv.windows, conv.channels, conv.columns, conv.dtype)
+    if name is None:
+        return False
+    packed = add(graph, PACKED_TILES, conv.weight, False, name)
+    _replace(graph, node, _convolution(graph, conv.x, packed, args_of(node)[2], conv.columns, conv.padding, name))
+    return True
+
+
+def _differentiate(graph: fx.Graph, node: fx.Node, conv: _Convolution, choice: TilingChoice) -> bool:
+    gradients, *_, wanted = args_of(node)
+    made: dict[int, fx.Node] = {}
+    if wanted[0] and (name := _kernel_of_image(conv, choice)) is not None:
+        packed = add(graph, PACKED_TILES, conv.weight, True, name)
+        made[0] = _convolution(graph, gradients, packed, None, conv.channels, conv.turned_padding, name)
+    if wanted[1] and (name := _kernel_of_weights(conv, choice)) is not None:
+        operands = to_channels_last(graph, conv.x), to_channels_last(graph, gradients)
+        made[1] = add(graph, WEIGHT_GRADIENT, *operands, list(conv.padding), name)
+    if not made:
+        return False
+    if wanted[2]:
+        made[2] = add(graph, aten.sum.dim_IntList, gradients, [0, 2, 3])
+    rest = [bool(want) and n not in made for n, want in enumerate(wanted)]
+    for user in [user for user in node.users if args_of(user)[1] in made]:
+        _replace(graph, user, made[args_of(user)[1]])
+    node.update_arg(len(args_of(node)) - 1, rest)
+    return True
+
+
+def _kernel_of_image(conv: _Convolution, choice: TilingChoice) -> str | None:
+    """Of the gradients of the image: as many windows as it has pixels."""
+    if min(conv.turned_padding) < 0:
+        return None
+    pixels = fake(conv.x).shape[0] * fake(conv.x).shape[2] * fake(conv.x).shape[3]
+    return choice(pixels if isinstance(pixels, int) else None, conv.columns, conv.channels, conv.dtype)
+
+
+def _kernel_of_weights(conv: _Convolution, choice: TilingChoice) -> str | None:
+    """Of the gradients of the weights: output channels come as channels do."""
+    forward = choice(conv.windows, conv.channels, conv.columns, conv.dtype)
+    turned = choice(conv.windows, conv.columns, conv.channels, conv.dtype)
+    return forward if forward == turned else None
+
+
+def _convolution(
+    graph: fx.Graph,
+    x: fx.Node,
+    packed: fx.Node,
+    bias: fx.Node | None,
+    columns: int,
+    padding: Sequence[int],
+    name: str,
+) -> fx.Node:
+    windows = [3, 3], [1, 1], list(padding), [1, 1]
+    return add(graph, PACKED_CONVOLUTION, to_channels_last(graph, x), packed, None, bias, columns, *windows, name)
+
+
+def _replace(graph: fx.Graph, node: fx.Node, new: fx.Node) -> None:
+    """Put a channels-last value into the place of another one, copied to its strides if they are others."""
+    before = fake(node)
+    strides = [[s for s, n in zip(hints(v.stride()), v.shape, strict=True) if n != 1] for v in (before, fake(new))]
+    if strides[0] != strides[1]:
+        new = copy_with_strides(graph, node, new, before.stride())
+    node.replace_all_uses_with(new)
