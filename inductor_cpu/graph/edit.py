@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -267,8 +268,9 @@ def hints(numbers: Iterable[Any]) -> list[Any]:
 
 
 def copy_with_strides(graph: fx.Graph, node: fx.Node, source: fx.Node, strides: Sequence[Any]) -> fx.Node:
-    """A dense copy of `source`, in front of `node`, with its dimensions in memory as these strides have them."""
-    known = hints(strides)
+    """A dense copy of `source`, in front of `node`, with its dimensions in memory as these strides have them. Strides
+    that depend on data count as large, those of outer dimensions first."""
+    known = [math.inf if stride is None else stride for stride in hints(strides)]
     order = sorted(range(len(known)), key=lambda d: (-known[d], d))
     back = [order.index(d) for d in range(len(known))]
     with graph.inserting_before(node):

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from inductor_cpu.graph.edit import add, args_of, aten, copy_with_strides, fake, hints, is_call, to_channels_last
 from inductor_cpu.graph.products import pair
@@ -163,8 +164,12 @@ def _convolution(
 
 def _replace(graph: fx.Graph, node: fx.Node, new: fx.Node) -> None:
     """Put a channels-last value into the place of another one, copied to its strides if they are others."""
-    before = fake(node)
-    strides = [[s for s, n in zip(hints(v.stride()), v.shape, strict=True) if n != 1] for v in (before, fake(new))]
-    if strides[0] != strides[1]:
-        new = copy_with_strides(graph, node, new, before.stride())
+    if not _lie_alike(fake(node), fake(new)):
+        new = copy_with_strides(graph, node, new, fake(node).stride())
     node.replace_all_uses_with(new)
+
+
+def _lie_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether strides agree, but of dimensions with one element."""
+    strides = zip(hints(a.stride()), hints(b.stride()), a.shape, strict=True)
+    return all(ours == theirs or statically_known_true(size == 1) for ours, theirs, size in strides)

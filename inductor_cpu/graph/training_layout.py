@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from inductor_cpu.graph.edit import (
     StrideSpreader,
@@ -71,7 +72,9 @@ def _may_be_channels_last(call: fx.Node) -> bool:
     """Whether a convolution or its gradient is one over two dimensions that oneDNN computes, and no gaps between single
     pixels remain that `close_gaps` knows nothing of."""
     args, (x, weight, _, transposed) = args_of(call), _arguments(call)
-    if weight.dim() != 4 or transposed or x.dtype not in _DTYPES or any(s == 0 for s in x.shape):
+    if weight.dim() != 4 or transposed or x.dtype not in _DTYPES:
+        return False
+    if any(statically_known_true(s == 0) for s in x.shape):
         return False
     return not _has_gaps(call) or not any(args[4 if call.target is aten.convolution.default else 5])
 

@@ -218,6 +218,13 @@ class WeightsOfThread {
   float *rows_ = nullptr, *columns_ = nullptr, *zeros_ = nullptr;
 };
 
+inline ICPU_INLINE bool are_finite(const Reg<float> (&weights)[3][3]) {
+  Reg<float> zeros = {};  // or NaN
+#pragma GCC unroll 9
+  for (int n = 0; n < 9; ++n) zeros += weights[n / 3][n % 3] * 0.0f;
+  return are_finite(&zeros[0], kLanes);
+}
+
 // The gradients of a vector of weights, from channel c on, of an output channel, window by window.
 [[gnu::noinline]] inline void sum_windows(const Patches& p, const float* images, const ResultGradients& gradients,
                                           int64_t windows, int64_t row, int64_t c, Reg<float> (&out)[3][3]) {
@@ -244,7 +251,7 @@ struct Shares {
 
 template <class Micro>
 inline Shares shares_of(const Tiles& tiles, int64_t blocks, int64_t panels, int threads) {
-  // What is added in the end: at most as much as the results themselves, or so many values; and few next to the products.
+  // Sums of all parts, which are added in the end: so many values at most; and tiles of a part that make up for them.
   constexpr int64_t kMostValues = 1 << 20, kLeastTiles = 128;
   const int64_t room = kMostValues / TileSums<Micro>::size(panels, blocks * Micro::kBlock);
   const int64_t parts = std::max<int64_t>(1, std::min({int64_t(threads), tiles.count() / kLeastTiles, room}));
@@ -258,12 +265,14 @@ template <class Micro>
   const Tiles tiles(patches, windows);
   const int64_t rows = gradients.channels, blocks = ceil_div(rows, Micro::kBlock);
   const int64_t panels = ceil_div(patches.channels, Micro::kColumns);
-  const int64_t work = kTilePlaces * std::max<int64_t>(tiles.count(), 1) * rows * patches.channels;
-  const int threads = threads_for(work / 64, kThreadWork, limit);
+  if (tiles.count() <= 0) {
+    std::fill_n(out, rows * 9 * patches.channels, 0.0f);
+    return;
+  }
+  const int threads = threads_for(kTilePlaces * tiles.count() * rows * patches.channels / 64, kThreadWork, limit);
   const auto [parts, grid] = shares_of<Micro>(tiles, blocks, panels, threads);
   const int64_t size = TileSums<Micro>::size(panels, rows);
   const TileSums<Micro> sums{aligned_scratch<float, 28>(parts * size), parts, panels, rows};
-  if (tiles.count() == 0) std::fill_n(sums.values, size, 0.0f);
   parallel_for(parts * grid.rows * grid.columns, 1, threads, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const int64_t part = n / (grid.rows * grid.columns), row = n / grid.columns % grid.rows, column = n % grid.columns;
@@ -278,10 +287,7 @@ template <class Micro>
       for (int64_t c = 0; c < width; c += kLanes) {
         Reg<float> weights[3][3];
         sums.weights(panel, row, c, weights);
-        Reg<float> zeros = {};  // or NaN
-#pragma GCC unroll 9
-        for (int n = 0; n < 9; ++n) zeros += weights[n / 3][n % 3] * 0.0f;
-        if (!are_finite(&zeros[0], kLanes)) sum_windows(patches, images, gradients, windows, row, first + c, weights);
+        if (!are_finite(weights)) sum_windows(patches, images, gradients, windows, row, first + c, weights);
 #pragma GCC unroll 9
         for (int n = 0; n < 9; ++n) {
           std::memcpy(out + (row * 9 + n) * patches.channels + first + c, &weights[n / 3][n % 3], sizeof(Reg<float>));

@@ -254,3 +254,16 @@ def test_a_few_tiles_among_other_convolutions_do_not_change_their_layout() -> No
     notes = " ".join(note for report in reports for note in report.notes)
     assert "channels-last" not in notes
     assert "1 convolutions and gradients of convolutions by tiles of windows" in notes
+
+
+@pytest.mark.parametrize("dim", [0, 2])
+def test_images_whose_sizes_depend_on_data_may_be_none(dim: int, level: dict[str, str]) -> None:
+    torch.manual_seed(0)
+    conv = nn.Conv2d(32, 48, 3, padding=1)
+    compiled = torch.compile(conv, backend="icpu", options=level)
+    for size in (5, 0) if dim == 0 else (5,):
+        x = torch.randn([size if d == dim else n for d, n in enumerate((4, 32, 9, 10))])
+        torch._dynamo.decorators.mark_unbacked(x, dim)
+        got = step(conv, lambda images: [compiled(images[0])], [x])
+        for mine, other in zip(got, step(conv, lambda images: [conv(images[0])], [x]), strict=True):
+            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
