@@ -116,15 +116,18 @@ def _convolve(graph: fx.Graph, node: fx.Node, conv: _Convolution, choice: Tiling
 
 def _differentiate(graph: fx.Graph, node: fx.Node, conv: _Convolution, choice: TilingChoice) -> bool:
     gradients, *_, wanted = args_of(node)
-    made: dict[int, fx.Node] = {}
-    if wanted[0] and (name := _kernel_of_image(conv, choice)) is not None:
-        packed = add(graph, PACKED_TILES, conv.weight, True, name)
-        made[0] = _convolution(graph, gradients, packed, None, conv.channels, conv.turned_padding, name)
-    if wanted[1] and (name := _kernel_of_weights(conv, choice)) is not None:
-        operands = to_channels_last(graph, conv.x), to_channels_last(graph, gradients)
-        made[1] = add(graph, WEIGHT_GRADIENT, *operands, list(conv.padding), name)
-    if not made:
+    of_image = _kernel_of_image(conv, choice) if wanted[0] else None
+    of_weights = _kernel_of_weights(conv, choice) if wanted[1] else None
+    if of_image is None and of_weights is None:
         return False
+    made: dict[int, fx.Node] = {}
+    by_pixel = to_channels_last(graph, gradients)
+    if of_image is not None:
+        packed = add(graph, PACKED_TILES, conv.weight, True, of_image)
+        made[0] = _convolution(graph, by_pixel, packed, None, conv.channels, conv.turned_padding, of_image)
+    if of_weights is not None:
+        image = to_channels_last(graph, conv.x)
+        made[1] = add(graph, WEIGHT_GRADIENT, image, by_pixel, list(conv.padding), of_weights)
     if wanted[2]:
         made[2] = add(graph, aten.sum.dim_IntList, gradients, [0, 2, 3])
     rest = [bool(want) and n not in made for n, want in enumerate(wanted)]
