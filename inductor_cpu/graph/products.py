@@ -40,6 +40,7 @@ from inductor_cpu.ir.operators import (
     SCALE_SHIFT,
 )
 from inductor_cpu.ir.windows import Pieces, pieces_of
+from inductor_cpu.ir.winograd import PACKED_TILES
 
 #: (rows, inner size, columns, each None when unknown, dtype, that of the weight) -> the micro kernel that should
 #: compute a product, `BY_LOOPS`, or None.
@@ -99,21 +100,11 @@ def pack_windows(
     """The weight (columns, channels, *kernel) of a convolution in the layout of a micro kernel."""
     _, channels, *kernel = (int(s) for s in fake(weight).shape)
     micro = MICRO_KERNELS[name]
-    by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
     pieces = pieces_of(micro, kernel, stride, dilation, channels)
     if pieces.tiles:
-        by_pixel = _to_tiles(graph, _to_tiles(graph, by_pixel, 1), 2)
+        return add(graph, PACKED_TILES, weight, False, name)
+    by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
     return pack(graph, _in_pieces(graph, by_pixel, pieces, micro.step), name)
-
-
-def _to_tiles(graph: fx.Graph, weight: fx.Node, dim: int) -> fx.Node:
-    """(a, b, c) along a dimension as (a, (a + b + c) / 2, (a - b + c) / 2, c)."""
-    first, middle, last = (add(graph, aten.select.int, weight, dim, n) for n in range(3))
-    ends = add(graph, aten.add.Tensor, first, last)
-    halves = [
-        add(graph, aten.mul.Tensor, add(graph, op, ends, middle), 0.5) for op in (aten.add.Tensor, aten.sub.Tensor)
-    ]
-    return add(graph, aten.stack.default, [first, *halves, last], dim)
 
 
 def use_loops_for_depthwise(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:

@@ -1,5 +1,5 @@
-"""Operators of convolutions of 3 x 3 neighbours by tiles of windows (`ir/windows.py`) with weights that are not static.
-They are in the FX graph between the passes and the lowering."""
+"""Operators of convolutions of 3 x 3 neighbours by tiles of windows (`ir/windows.py`), in the FX graph, between the
+passes and the lowering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights packed for tiles at each call, and the gradient of a convolution's weights, by templates of our own."""
+"""Weights packed for tiles of windows, and the gradient of a convolution's weights, by templates of our own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 // The weights of a convolution of 3 x 3 neighbouring pixels, packed for products by tiles (winograd.h): G g G^T of each 3 x 3
-// weights g, for weights that change from call to call.
+// weights g.
 //
 // Preconditions: strides in elements, of any sign; B as multiply.h says, for a micro kernel whose panel is rows of kColumns
 // columns (vectors.h, kPair 1); channels are a multiple of kStep.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,6 +12,17 @@ from inductor_cpu.backend import compile_dynamo_graph
 from inductor_cpu.trace import CompileReport
 
 Function = Callable[..., Any]
+
+
+class Layers(torch.nn.Module):
+    """Some layers, each on an image of its own: they share templates, which are compiled once."""
+
+    def __init__(self, layers: Iterable[torch.nn.Module]) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def forward(self, images: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [one(image) for one, image in zip(self.layers, images, strict=True)]
 
 
 def compile_counted(function: Function, **options: Any) -> tuple[Function, list[CompileReport]]:

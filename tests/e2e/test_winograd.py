@@ -10,11 +10,8 @@ import torch
 from torch import nn
 
 import inductor_cpu
-from inductor_cpu.targets.cpu import detect
-from tests.e2e.support import compile_counted
+from tests.e2e.support import Layers, compile_counted
 
-#: As on a CPU with no more than this.
-LEVELS = {"avx2": "avx2", "avx512": "avx512f"}
 INF, NAN = float("inf"), float("nan")
 
 #: (channels, columns, padding, sizes of the images)
@@ -32,27 +29,8 @@ CASES = {
 }
 
 
-@pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Settings."""
-    if LEVELS[request.param] not in detect().features:
-        pytest.skip(f"this CPU has no {request.param}")
-    return {"cpp.max_isa": request.param}
-
-
 def layer(channels: int, columns: int, padding: int | tuple[int, int], bias: bool = True) -> nn.Conv2d:
     return nn.Conv2d(channels, columns, 3, padding=padding, bias=bias).eval().requires_grad_(False)
-
-
-class Layers(nn.Module):
-    """Some layers, each on an image of its own: they share one template, which is compiled once."""
-
-    def __init__(self, layers: list[nn.Conv2d]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, images: list[torch.Tensor]) -> list[torch.Tensor]:
-        return [one(image) for one, image in zip(self.layers, images, strict=True)]
 
 
 def templates(folder: Path) -> list[bool]:

@@ -11,11 +11,8 @@ import torch
 from torch import nn
 
 import inductor_cpu
-from inductor_cpu.targets.cpu import detect
-from tests.e2e.support import compile_counted
+from tests.e2e.support import Layers, compile_counted
 
-#: As on a CPU with no more than this.
-LEVELS = {"avx2": "avx2", "avx512": "avx512f"}
 INF, NAN = float("inf"), float("nan")
 
 #: (channels, columns, padding, sizes of the images)
@@ -29,25 +26,6 @@ CASES = {
     "a line": (32, 32, 1, (7, 1, 21)),
     "more tiles than are packed at once": (32, 112, 1, (2, 45, 36)),
 }
-
-
-@pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Settings."""
-    if LEVELS[request.param] not in detect().features:
-        pytest.skip(f"this CPU has no {request.param}")
-    return {"cpp.max_isa": request.param}
-
-
-class Layers(nn.Module):
-    """Some layers, each on an image of its own: they share the templates, which are compiled once."""
-
-    def __init__(self, layers: list[nn.Module]) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, images: list[torch.Tensor]) -> list[torch.Tensor]:
-        return [one(image) for one, image in zip(self.layers, images, strict=True)]
 
 
 def step(module: nn.Module, function: Callable[..., object], images: list[torch.Tensor]) -> list[torch.Tensor]:
