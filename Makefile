@@ -3,6 +3,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 PY := $(VENV)/bin/python
+# Modules are compiled when they are first imported: most of them never are.
+PIP := $(PY) -m pip install --quiet --no-compile
 # Where the index has torch with CUDA only, a CPU build: make TORCH_INSTALL="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 TORCH_INSTALL ?= torch==2.13.0
 # Tests run in so many processes; a file stays in one of them, so that its kernels are built once.
@@ -29,8 +31,8 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "$(PYTHON) is too old: install Python 3.11 or newer, or give PYTHON=<path>."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet $(TORCH_INSTALL)
-	$(PY) -m pip install --quiet --editable '.[test,bench]'
+	$(PIP) $(TORCH_INSTALL)
+	$(PIP) --editable '.[test,bench]'
 	@touch $@
 
 demo: env ## Compile ResNet-50 and BERT-base, and print what that gives

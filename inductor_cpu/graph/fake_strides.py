@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from inductor_cpu.graph.edit import aten
@@ -41,7 +40,12 @@ def strides_of_eager() -> Iterator[None]:
 
 
 def _changed_dispatch() -> Iterator[None]:
-    torchs = FakeTensorMode._dispatch_impl
+    torchs, torchs_cached = FakeTensorMode._dispatch_impl, FakeTensorMode._cached_dispatch_impl
+
+    def cached(self: FakeTensorMode, operator: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
+        # What torch remembers of earlier calls, for example of Dynamo's, has other strides.
+        changed = operator in ORDERS or operator in _OVER_ALL
+        return (self._dispatch_impl if changed else torchs_cached.__get__(self))(operator, types, args, kwargs)
 
     def dispatch(self: FakeTensorMode, operator: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
         if operator in RESIZING_GRADIENTS:
@@ -50,16 +54,17 @@ def _changed_dispatch() -> Iterator[None]:
             made = torchs(self, operator, types, _over_all(args) if operator in _OVER_ALL else args, kwargs)
         return _corrected(self, made, operator, args) if operator in ORDERS else made
 
-    _forget_results()
     kernels = {operator: dict(operator.py_kernels) for operator in _WHOLE}
     for operator, kernel in _WHOLE.items():
         others = {key: given for key, given in kernels[operator].items() if key not in _REPLACED}
         _set_kernels(operator, others | (dict.fromkeys(_REPLACED, kernel) if kernel is not None else {}))
     FakeTensorMode._dispatch_impl = dispatch  # type: ignore[method-assign, assignment]
+    FakeTensorMode._cached_dispatch_impl = cached  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         FakeTensorMode._dispatch_impl = torchs  # type: ignore[method-assign]
+        FakeTensorMode._cached_dispatch_impl = torchs_cached  # type: ignore[method-assign]
         for operator in _WHOLE:
             _set_kernels(operator, kernels[operator])
 
@@ -98,15 +103,3 @@ def laid_out(mode: FakeTensorMode, value: torch.Tensor, order: Order) -> torch.T
         strides[outer] = strides[inner] * value.shape[inner]
     with mode:
         return torch.empty_strided(value.shape, strides, dtype=value.dtype)
-
-
-def _forget_results() -> None:
-    """Drop what torch remembers of earlier calls, for example of Dynamo's."""
-    context = TracingContext.try_get()
-    mode = context.fake_mode if context is not None else None
-    caches = [FakeTensorMode.cache]
-    if mode is not None and mode.shape_env is not None:
-        caches.append(mode.shape_env.fake_tensor_cache)
-    for cache in caches:
-        for key in [key for key in list(cache) if key.key[0] in ORDERS or key.key[0] in _OVER_ALL]:
-            del cache[key]
