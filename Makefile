@@ -19,7 +19,7 @@ SANITIZE_ARGS ?= -q
 SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize emulate sweep semantics
+.PHONY: help env demo test check fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize emulate sweep test-full
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -50,8 +50,8 @@ fuzz: env ## Random graphs and index expressions against eager (FUZZ_ARGS="--min
 	$(PY) -m tests.fuzz --index --minutes 0.5
 	$(PY) -m tests.fuzz $(FUZZ_ARGS)
 
-semantics: env ## Every case of tests/semantics, also those that `make test` leaves out
-	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile -m "" tests/semantics
+test-full: env ## The cases that `make test` leaves out, each one of many like it
+	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile -m full $(PYTEST_ARGS)
 
 bench: env ## A ten-minute selection of the three suites, and a page of it (BENCH_ARGS="--threads 1")
 	$(PY) -m bench_suites run all --quick --out $(BENCH_OUT) $(BENCH_ARGS); code=$$?; \

@@ -10,26 +10,27 @@ import torch
 from bench_suites.execute import run_job
 from bench_suites.job import Job
 from bench_suites.suites.table import NAMES, load
+from tests.cases import cases
 
 #: BERT in float32 is one of tests/e2e/test_models.py.
-INFERENCE = (
-    ("huggingface", "DebertaV2ForMaskedLM"),
-    ("huggingface", "GoogleFnet"),
-    ("huggingface", "Qwen"),
-    ("huggingface", "XLNetLMHeadModel"),
-    ("huggingface", "Llama_generate"),
-    ("timm", "swin_base_patch4_window7_224"),
-    ("timm", "lcnet_050"),
-    ("torchbench", "basic_gnn_gcn"),
+INFERENCE = cases(
+    [
+        ("huggingface", "XLNetLMHeadModel"),
+        ("huggingface", "Llama_generate"),
+        ("timm", "swin_base_patch4_window7_224"),
+        ("torchbench", "basic_gnn_gcn"),
+    ],
+    [
+        ("huggingface", "DebertaV2ForMaskedLM"),
+        ("huggingface", "GoogleFnet"),
+        ("huggingface", "Qwen"),
+        ("timm", "lcnet_050"),
+    ],
 )
 
-TRAINING = (
-    ("huggingface", "DistillGPT2"),
-    ("huggingface", "T5Small"),
-    ("huggingface", "YituTechConvBert"),
-    ("timm", "convnextv2_nano"),
-    ("timm", "resnet18"),
-    ("torchbench", "squeezenet1_1"),
+TRAINING = cases(
+    [("huggingface", "T5Small"), ("timm", "convnextv2_nano"), ("timm", "resnet18")],
+    [("huggingface", "DistillGPT2"), ("huggingface", "YituTechConvBert"), ("torchbench", "squeezenet1_1")],
 )
 
 LOW_PRECISION = (("timm", "resnet18", "bfloat16"), ("huggingface", "BertForMaskedLM", "amp-bf16"))

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 import inductor_cpu
 from inductor_cpu.trace import CompileReport
+from tests.cases import in_turns
 from tests.e2e.support import Function, compile_counted
 
 Tensor = torch.Tensor
@@ -42,8 +43,10 @@ def is_own(reports: list[CompileReport]) -> bool:
     return not any("mm" in e.op for report in reports for e in report.externs)
 
 
-@pytest.mark.parametrize("dtype", BOUND, ids=str)
-@pytest.mark.parametrize("kind", ["plain", "causal", "bool", "added", "grouped", "scaled"])
+KINDS = ["plain", "causal", "bool", "added", "grouped", "scaled"]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), in_turns(KINDS, BOUND), ids=str)
 def test_values_and_gradients_are_eagers_from_the_same_seed(kind: str, dtype: torch.dtype) -> None:
     more: dict[str, Any] = {
         "plain": {},

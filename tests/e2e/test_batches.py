@@ -12,6 +12,7 @@ from torch import nn
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.cpu import detect
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 Tensor = torch.Tensor
@@ -63,8 +64,7 @@ def check(function: Callable[..., Any], compiled: Callable[..., Any], *args: Ten
     assert error(result, exact) <= 1.2 * error(eager, exact) + 1e-7
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(("size", "dtype"), in_turns(SIZES, DTYPES), ids=str)
 def test_a_batch_with_static_weights_is_one_kernel(size: tuple[int, int, int, int], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     batch, rows, depth, columns = size
@@ -112,8 +112,7 @@ def test_a_weight_of_a_batch_that_is_read_otherwise_is_not_in_memory_twice(once:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("size", SIZES[1:], ids=str)
+@pytest.mark.parametrize(("size", "dtype"), in_turns(SIZES[1:], DTYPES), ids=str)
 def test_a_batch_whose_operands_are_inputs_is_right(size: tuple[int, int, int, int], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     batch, rows, depth, columns = size

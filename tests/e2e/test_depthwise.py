@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import inductor_cpu
+from tests.cases import in_turns
 
 #: channels, (kernel, stride, padding, dilation), input (batch, height, width)
 CASES: dict[str, tuple[int, tuple[Any, ...], tuple[int, int, int]]] = {
@@ -54,8 +55,7 @@ def check(module: nn.Module, compiled: Any, x: torch.Tensor) -> None:
     assert error(result, exact) <= 1.2 * error(eager, exact)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("name", "dtype"), in_turns(CASES, [torch.bfloat16, torch.float16]), ids=str)
 def test_it_is_one_kernel_with_its_norm_activation_and_residual(name: str, dtype: torch.dtype) -> None:
     channels, window, (batch, height, width) = CASES[name]
     torch.manual_seed(0)

@@ -13,6 +13,7 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, fle
 import inductor_cpu
 from inductor_cpu.kernels.attention import choose
 from inductor_cpu.targets.cpu import detect
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 from tests.e2e.test_flex import HEADS, block_mask, call, operands
 
@@ -64,8 +65,9 @@ def test_other_vectors_threads_and_the_interpreter_agree(options: dict[str, Any]
         check("infinities", *operands(), kernels=kernels, block_mask=block_mask("documents"))
 
 
-@pytest.mark.parametrize("score", ["slopes of heads", "infinities"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("score", "dtype"), in_turns(["slopes of heads", "infinities"], [torch.bfloat16, torch.float16]), ids=str
+)
 def test_sums_of_low_precision_are_floats(dtype: torch.dtype, score: str) -> None:
     """Also where the weights that meet the values are rounded, and one key has nearly all of the weight."""
     for factor in (1, 20):
@@ -73,8 +75,7 @@ def test_sums_of_low_precision_are_floats(dtype: torch.dtype, score: str) -> Non
         check(score, q * factor, k, v, block_mask=block_mask("causal"))
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("rows", "threads"), in_turns([1, 2], [3, 1]))
 def test_few_rows_read_a_long_cache_of_keys(rows: int, threads: int) -> None:
     """Threads share the keys of a head, of which some see nothing; one head sees no key at all."""
     keys, before = 1100, torch.get_num_threads()

@@ -7,11 +7,11 @@ import torch
 
 from bench_suites import measure
 from bench_suites.models import RECIPES, build
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(("name", "dtype"), in_turns(RECIPES, [torch.float32, torch.bfloat16]), ids=str)
 @torch.no_grad()
 def test_model_matches_eager_and_is_one_graph(name: str, dtype: torch.dtype) -> None:
     model = build(name, dtype, batch=2, tiny=True)

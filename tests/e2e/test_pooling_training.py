@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 Pool = Callable[[torch.Tensor], torch.Tensor]
@@ -118,8 +119,7 @@ RESIZED: dict[str, tuple[int, ...]] = {
 }
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("name", RESIZED)
+@pytest.mark.parametrize(("name", "channels_last"), in_turns(RESIZED, [False, True]))
 def test_gradients_of_resizing_are_eager_s_where_sizes_are_symbols(name: str, channels_last: bool) -> None:
     mode = name.split()[0]
 

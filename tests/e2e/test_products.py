@@ -13,6 +13,7 @@ from inductor_cpu.kernels import linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.blocking import blocking_for
 from inductor_cpu.targets.cpu import detect
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 needs_amx = pytest.mark.skipif(
@@ -227,7 +228,7 @@ OF_HALVES = (
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        *((name, dtype) for name in CONVOLUTIONS for dtype in (torch.bfloat16, torch.float32)),
+        *in_turns(CONVOLUTIONS, [torch.bfloat16, torch.float32]),
         *((name, torch.float16) for name in OF_HALVES),
     ],
     ids=str,

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from inductor_cpu import config
+from tests.cases import in_turns
 from tests.codegen.harness import BITS, available
 from tests.e2e.support import assert_same, compile_counted
 
@@ -32,7 +33,7 @@ def whole(*shape: int, dtype: torch.dtype) -> Tensor:
 
 
 LASTS = [(2,), (3,), (4,), (5,), (2, 2), (3, 2), (2, 3), (4, 2)]
-CASES = [(last, torch.float32) for last in LASTS] + [(last, dtype) for last in ((4,), (3,)) for dtype in DTYPES[1:]]
+CASES = [*((last, torch.float32) for last in LASTS), *in_turns([(4,), (3,)], DTYPES[1:])]
 
 
 @pytest.mark.parametrize(("last", "dtype"), CASES, ids=str)

@@ -12,6 +12,7 @@ from torch import nn
 from torch._dynamo.utils import same
 
 import inductor_cpu
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 
@@ -91,16 +92,9 @@ def _step(module: nn.Module, function: Callable[..., Any], x: torch.Tensor) -> t
     return {"x": leaf.grad, **found, **dict(module.named_buffers())}, results
 
 
-#: Each module in both dtypes and with both kinds of sizes; the two have nothing to do with each other, so not in all
-#: combinations: float32 is static for every other module, dynamic for those between.
-STEPS = [
-    pytest.param(name, dtype, dynamic, id=f"{name}-{dtype}-{'dynamic' if dynamic else 'static'}")
-    for number, name in enumerate(MODULES)
-    for dtype, dynamic in ((torch.float32, number % 2 == 1), (torch.bfloat16, number % 2 == 0))
-]
-
-
-@pytest.mark.parametrize(("name", "dtype", "dynamic"), STEPS)
+@pytest.mark.parametrize(
+    ("name", "dtype", "dynamic"), in_turns(MODULES, [torch.float32, torch.bfloat16], [False, True]), ids=str
+)
 def test_a_step_with_convolutions_has_the_numbers_and_strides_of_eager(
     name: str, dtype: torch.dtype, dynamic: bool
 ) -> None:

@@ -12,6 +12,7 @@ import torch
 import inductor_cpu
 import inductor_cpu.config as config
 from inductor_cpu.ir.nodes import Ranking
+from tests.cases import in_turns
 from tests.codegen.harness import BITS, available
 
 from .harness import check, externs, lower
@@ -56,8 +57,7 @@ def assert_same(got: Any, expected: Any) -> None:
     assert torch.equal(got[1], expected[1])
 
 
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("isa", available())
+@pytest.mark.parametrize(("isa", "largest"), in_turns(available(), [True, False]))
 def test_topk_gives_the_elements_and_the_positions_of_eager_also_of_equal_ones(isa: str, largest: bool) -> None:
     inputs = [both(n, d) for n, _ in SHAPES for d in DTYPES]
     counts = [k for _, k in SHAPES for _ in DTYPES]
@@ -69,8 +69,7 @@ def test_topk_gives_the_elements_and_the_positions_of_eager_also_of_equal_ones(i
         assert_same(got, torch.topk(x, k, largest=largest))
 
 
-@pytest.mark.parametrize("descending", [True, False])
-@pytest.mark.parametrize("isa", available())
+@pytest.mark.parametrize(("isa", "descending"), in_turns(available(), [True, False]))
 def test_sort_gives_the_elements_and_the_positions_of_a_stable_sort(isa: str, descending: bool) -> None:
     inputs = [both(n, d) for n, _ in SHAPES for d in (*DTYPES, torch.bool)]
 

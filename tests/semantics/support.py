@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 import torch
 from torch.utils import _pytree as pytree
 
@@ -45,11 +44,6 @@ def observe(function: Function, make: Callable[[], Sequence[Any]], backward: boo
     leaves = tensors(arguments)
     gradients = [x.grad if x.is_leaf else None for x in leaves]
     return Outcome(arguments, results, error, gradients, torch.get_rng_state())
-
-
-def cases(always: Iterable[Any], more: Iterable[Any]) -> list[Any]:
-    """Parameters of a test: those of `always` in every run, those of `more` under `make semantics`."""
-    return [*always, *(pytest.param(item, marks=pytest.mark.full) for item in more)]
 
 
 def differentiate(results: Any) -> None:

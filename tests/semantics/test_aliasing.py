@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.semantics.support import Tensor, cases, check
+from tests.cases import cases
+from tests.semantics.support import Tensor, check
 
 
 def two_overlapping() -> tuple[Tensor, Tensor]:

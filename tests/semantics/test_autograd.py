@@ -12,8 +12,9 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 from inductor_cpu.errors import UserError
+from tests.cases import cases
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, cases, check
+from tests.semantics.support import Tensor, check
 
 
 def leaf(*shape: int) -> Tensor:

@@ -10,8 +10,9 @@ from torch._higher_order_ops.effects import _register_effectful_op
 from torch._library.effects import EffectType
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.cases import cases
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, cases, check
+from tests.semantics.support import Tensor, check
 
 
 @torch.library.custom_op("icpu_semantics::scaled", mutates_args=())

@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.semantics.support import Tensor, cases, check
+from tests.cases import cases
+from tests.semantics.support import Tensor, check
 
 
 def other_shape(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.semantics.support import Tensor, cases, check
+from tests.cases import cases
+from tests.semantics.support import Tensor, check
 
 ZEROS = torch.zeros(2, dtype=torch.int64)
 NONE = torch.empty(0, dtype=torch.int64)

@@ -14,8 +14,9 @@ from torch import nn
 from torch.nn import functional
 
 import inductor_cpu
+from tests.cases import cases
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, cases, check
+from tests.semantics.support import Tensor, check
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations
 from torch.testing._internal.two_tensor import TwoTensor
 
+from tests.cases import cases
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, cases
+from tests.semantics.support import Tensor
 
 
 def same_training(
@@ -132,7 +133,7 @@ TRAINED: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]]]
 }  # fmt: skip
 
 
-#: Tried in every run; the others under `make semantics`.
+#: Tried in every run; the others under `make test-full`.
 FEW = ["batch_norm_2d", "counting", "flat"]
 
 #: AOTAutograd cannot train this one (its oneDNN operator returns an undefined tensor), under any backend.

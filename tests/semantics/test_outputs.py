@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.semantics.support import Tensor, cases, check
+from tests.cases import cases
+from tests.semantics.support import Tensor, check
 
 
 def channels_last(*shape: int) -> Tensor:
@@ -77,7 +78,7 @@ def all_of(*functions: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
     return lambda x: [function(x) for function in functions]
 
 
-#: Tried in every run; the others under `make semantics`.
+#: Tried in every run; the others under `make test-full`.
 FEW = ["channels_last", "strided"]
 
 

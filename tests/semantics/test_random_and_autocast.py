@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.cases import cases
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, cases, check
+from tests.semantics.support import Tensor, check
 
 
 def data(*shape: int) -> Callable[[], tuple[Tensor]]:

@@ -14,8 +14,9 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from tests.cases import cases
 from tests.e2e.support import compile_counted
-from tests.semantics.support import Tensor, cases, check
+from tests.semantics.support import Tensor, check
 
 
 def loss(x: Tensor) -> Tensor:
