@@ -49,7 +49,7 @@ from inductor_cpu.kernels.choice import ProductChoice
 from inductor_cpu.lower.graph import lower_graph
 from inductor_cpu.repro_text import repro_text
 from inductor_cpu.runtime import executor
-from inductor_cpu.runtime.background import start_executor_build, start_header_build, start_operators_build
+from inductor_cpu.runtime.background import start_first_builds, start_header_build, start_operators_build
 from inductor_cpu.runtime.cache import KernelCache, open_cache, private_cache
 from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.measurements import Measurements
@@ -89,7 +89,7 @@ def warm_up(config: Config) -> None:
     except IcpuError as error:
         log.info("no background builds: %s", error)
         return
-    start_executor_build(machine.cache, machine.toolchain)
+    start_first_builds(machine.target, paths.prelude(), machine.cache, machine.toolchain)
 
 
 def compile_graph(

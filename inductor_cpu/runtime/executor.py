@@ -94,11 +94,11 @@ def build_executor(cache: KernelCache, toolchain: Toolchain, processes: ProcessG
 
 
 def build_operators(cache: KernelCache, toolchain: Toolchain, processes: ProcessGroup) -> Path:
-    """The same for the operators library."""
-    return _build(_OPERATORS, cache, toolchain, processes)
+    """The same for the operators library, with less priority: nobody waits for it, and kernels are built meanwhile."""
+    return _build(_OPERATORS, cache, toolchain, processes, nice=10)
 
 
-def _build(name: str, cache: KernelCache, toolchain: Toolchain, processes: ProcessGroup) -> Path:
+def _build(name: str, cache: KernelCache, toolchain: Toolchain, processes: ProcessGroup, nice: int = 0) -> Path:
     library = _library(name, cache, toolchain)
     if cache.is_sound(library):
         return library
@@ -107,7 +107,7 @@ def _build(name: str, cache: KernelCache, toolchain: Toolchain, processes: Proce
             return library  # another process made it while we waited
         source, output = paths.native_sources() / f"{name}.cpp", scratch / library.name
         command = toolchain.executor_command(source, output)
-        run_compiler(command, processes, cache, source, output, toolchain.time_limit)
+        run_compiler(command, processes, cache, source, output, toolchain.time_limit, nice)
         cache.store(output, library)
     return library
 

@@ -4,6 +4,7 @@ what happens if that does not succeed."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,6 +56,23 @@ def test_plans_use_the_library_once_it_is_built_in_the_background(cache: KernelC
     background.start_operators_build()
     background.wait_for_background_builds()
     assert why_python(plan) == ""
+
+
+def test_the_library_leaves_the_cores_to_what_somebody_waits_for(
+    cache: KernelCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any) -> None:
+        *_, nice = arguments
+        taken.append(nice)
+        raise InternalError("runtime", "not now")
+
+    taken: list[int] = []
+    monkeypatch.setattr(native, "run_compiler", refuse)
+    for build in (native.build_executor, native.build_operators):
+        with pytest.raises(InternalError, match="not now"):
+            build(cache, find_toolchain(), ProcessGroup())
+    executor, operators = taken
+    assert operators > executor == 0
 
 
 def test_plans_use_the_library_that_another_process_has_built_when_the_next_graph_is_compiled(
