@@ -34,7 +34,7 @@ from inductor_cpu.graph.positions import lengthen_positions
 from inductor_cpu.graph.updated import NO_UPDATES, Updates
 from inductor_cpu.graph.zero_points import drop_zero_points
 from inductor_cpu.lower.rules import RULES
-from inductor_cpu.pipeline import attention_kernel, compile_graph, tiling_kernel, warm_up
+from inductor_cpu.pipeline import attention_kernel, compile_graph, tiling_kernel, warm_up, warm_up_training
 from inductor_cpu.trace import CompileReport, Trace, set_logs
 
 Kind = Literal["inference", "forward", "backward"]
@@ -108,6 +108,8 @@ def compile_dynamo_graph(
         if observe is not None:
             observe(CompileReport(graph=_graph_name("eager"), kind="eager", notes=(f"runs in eager mode: {reason}",)))
         return gm.forward
+    if _has_gradients(example_inputs) and not config.debug_interpret:
+        warm_up_training(config)
     drop_in_attention(gm, functools.partial(attention_kernel, config))
     if config.cpp.weight_prepack:
         drop_zero_points(gm, example_inputs)
@@ -115,6 +117,11 @@ def compile_dynamo_graph(
         return _differentiate(gm, example_inputs, config, observe, mutations_in_graph=True)
     except _MisplacedResult:
         return _differentiate(gm, example_inputs, config, observe, mutations_in_graph=False)
+
+
+def _has_gradients(example_inputs: Sequence[Any]) -> bool:
+    tensors = (value for value in example_inputs if isinstance(value, torch.Tensor))
+    return torch.is_grad_enabled() and any(value.requires_grad for value in tensors)
 
 
 def _differentiate(

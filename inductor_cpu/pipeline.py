@@ -49,7 +49,7 @@ from inductor_cpu.kernels.choice import ProductChoice
 from inductor_cpu.lower.graph import lower_graph
 from inductor_cpu.repro_text import repro_text
 from inductor_cpu.runtime import executor
-from inductor_cpu.runtime.background import start_first_builds, start_header_build, start_operators_build
+from inductor_cpu.runtime.background import start_executor_build, start_header_build, start_operators_build
 from inductor_cpu.runtime.cache import KernelCache, open_cache, private_cache
 from inductor_cpu.runtime.compile import load_kernels
 from inductor_cpu.runtime.measurements import Measurements
@@ -84,12 +84,24 @@ def _target(config: Config) -> Target:
 
 def warm_up(config: Config) -> None:
     """Start building what every graph needs; returns at once. Faults are left to the compile that needs the result."""
+    machine = _machine_in_background(config)
+    if machine is not None:
+        start_executor_build(machine.cache, machine.toolchain)
+
+
+def warm_up_training(config: Config) -> None:
+    """Start building what a forward and a backward graph will need after they are traced; returns at once."""
+    machine = _machine_in_background(config)
+    if machine is not None:
+        start_header_build(machine.target, paths.prelude(), machine.cache, machine.toolchain, delay=0.0)
+
+
+def _machine_in_background(config: Config) -> Machine | None:
     try:
-        machine = machine_for(config)
+        return machine_for(config)
     except IcpuError as error:
         log.info("no background builds: %s", error)
-        return
-    start_first_builds(machine.target, paths.prelude(), machine.cache, machine.toolchain)
+        return None
 
 
 def compile_graph(

@@ -1,12 +1,13 @@
-"""Builds that run beside the program: the native executor while Dynamo traces, and then the precompiled prelude;
-afterwards the executor's operators library.
+"""Builds that run beside the program: the native executor while Dynamo traces; afterwards the precompiled prelude, and
+the executor's operators library.
 
-They cost nothing if the cache has them. To precompile the prelude takes longer than to read it in every unit of one
-graph, and whoever has an executor may have all kernels, too: then it waits until this process has compiled its first
-kernels, and some seconds more, in which the first call packs weights and runs. The operators library waits as long and
-comes after it: the next graph gains seconds by the prelude, a call of an operator microseconds by the library. A build
-that fails here is only noted: who needs its result builds it again in the foreground and gets the error. Nobody needs
-the operators library: operators are called as Python without it.
+They cost nothing if the cache has them. The prelude waits until this process has compiled its first kernels, and some
+seconds more, in which the first call packs weights and runs: to precompile it takes longer than to read it in every
+unit of one graph, and would take the cores from all of these. In training it does not wait: AOTAutograd takes seconds
+to differentiate and to split the graph, and two graphs of kernels follow. The operators library waits as long and comes
+after it: the next graph gains seconds by the prelude, a call of an operator microseconds by the library. A build that
+fails here is only noted: who needs its result builds it again in the foreground and gets the error. Nobody needs the
+operators library: operators are called as Python without it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 
 from inductor_cpu.runtime.cache import KernelCache, log
-from inductor_cpu.runtime.executor import build_executor, complete_executor, executor_library, lacks_operators
+from inductor_cpu.runtime.executor import build_executor, complete_executor, lacks_operators
 from inductor_cpu.runtime.prebuilt import Builder, prebuild
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
@@ -107,14 +108,10 @@ class BackgroundBuilds:
 _BUILDS = BackgroundBuilds()
 
 
-def start_first_builds(target: Target, prelude: Path, cache: KernelCache, toolchain: Toolchain) -> None:
-    """Start building the executor if the cache lacks it; the prelude then, too, as there can be no kernels. Returns at
-    once."""
-    is_new = not executor_library(cache, toolchain).exists()
+def start_executor_build(cache: KernelCache, toolchain: Toolchain) -> None:
+    """Start building the executor if the cache lacks it; returns at once."""
     name = (str(cache.root), "executor", toolchain)
     _BUILDS.start(name, "the native executor", lambda ps: build_executor(cache, toolchain, ps))
-    if is_new:
-        start_header_build(target, prelude, cache, toolchain, delay=0.0)
 
 
 def start_header_build(

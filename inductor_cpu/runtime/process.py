@@ -119,8 +119,12 @@ def _content(file: IO[bytes]) -> str:
 
 def _lower_priority(process: subprocess.Popen[bytes], nice: int) -> None:
     if nice:
+        priority = min(os.getpriority(os.PRIO_PROCESS, 0) + nice, 19)
         with contextlib.suppress(OSError):  # it may have ended already
-            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + nice)
+            os.setpriority(os.PRIO_PROCESS, process.pid, priority)
+        # Most Linux systems share the cores among sessions first ("autogroups"), and `process` has one of its own.
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{process.pid}/autogroup").write_text(f"{priority}\n")
 
 
 def _ended(process: subprocess.Popen[bytes], timeout: float) -> bool:

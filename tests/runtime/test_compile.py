@@ -15,10 +15,8 @@ from inductor_cpu.errors import InternalError, UserError
 from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.runtime import background
 from inductor_cpu.runtime import compile as compile_module
-from inductor_cpu.runtime.background import BackgroundBuilds
 from inductor_cpu.runtime.cache import KernelCache, open_cache
 from inductor_cpu.runtime.compile import load_kernels, split_units
-from inductor_cpu.runtime.executor import executor_library
 from inductor_cpu.runtime.prebuilt import Builder, prebuild, prelude_header, usable_prebuilt
 from inductor_cpu.runtime.process import Cancelled, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
@@ -221,27 +219,13 @@ def test_background_builds_make_executor_and_header(
     executors: list[KernelCache] = []
     monkeypatch.setattr(background, "build_executor", lambda cache, *rest: executors.append(cache))
     for _ in range(2):
-        background.start_first_builds(target_for(), prelude, cache, toolchain)
+        background.start_executor_build(cache, toolchain)
+        background.start_header_build(target_for(), prelude, cache, toolchain)
     background.wait_for_background_builds()
     header = toolchain.precompiled(prelude_header(Builder(target_for(), prelude, cache, toolchain)))
     assert cache.is_sound(header)
     assert executors == [cache]
     assert call(load(constant(70), cache=cache)[constant(70).symbol]) == 70
-
-
-@pytest.mark.parametrize("is_new", [True, False])
-def test_the_prelude_is_precompiled_before_there_are_kernels_only_with_the_executor(
-    cache: KernelCache, prelude: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch, is_new: bool
-) -> None:
-    built: list[str] = []
-    monkeypatch.setattr(background, "_BUILDS", BackgroundBuilds())
-    monkeypatch.setattr(background, "build_executor", lambda *_args: built.append("executor"))
-    monkeypatch.setattr(background, "prebuild", lambda *_args: built.append("prelude"))
-    if not is_new:
-        executor_library(cache, toolchain).touch()
-    background.start_first_builds(target_for(), prelude, cache, toolchain)
-    background.wait_for_background_builds()
-    assert built == ["executor", "prelude"][: 1 + is_new]
 
 
 def test_failure_of_a_background_build_is_logged_and_costs_nothing_else(
