@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -25,13 +25,16 @@ from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target
+from tests.cases import in_turns
 from tests.codegen.harness import BITS, FUNCTION, addresses_of, available, emulated_machine, target
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MASKS = ("none", "causal", "bool", "added")
 
+Row = tuple[str, str, torch.dtype]
+
 #: (kernel, instruction set, dtype) of the table.
-ALL = [
+ALL: list[Row] = [
     (row.name, isa, dtype)
     for row in ATTENTION_KERNELS.values()
     for isa, dtype in product(sorted(row.isas), DTYPES)
@@ -65,7 +68,17 @@ FEW = (
     (1, 8, 1, 1, 1000, 100, 64),
 )
 
-ROWS, KEYS = 1031, 1031
+#: Heads, heads of keys and values, and rows that are known, with a mask: one row by itself ...
+ONE_QUERY = ((6, 6, 1), "bool")
+
+#: ... two and eight of several heads, and three of one head.
+FEW_QUERIES = (((4, 2, 1), "none"), ((2, 2, 3), "causal"), ((2, 1, 4), "added"))
+
+# Of each row of the table, one case of every run: the same code meets the others for another dtype.
+SOME_MASKS = in_turns(ALL, ("causal", "bool"))
+EMPTY_ROWS = in_turns(ALL, (True, False))
+FEW_MASKS = in_turns(ALL, MASKS[1:])
+KNOWN = in_turns(ALL, FEW_QUERIES)
 
 
 def machine(kernel: str, isa: str, cpu_name: str | None = None) -> tuple[Target, Toolchain] | None:
@@ -118,33 +131,60 @@ def source(
     return generate_attention(node, buffers, Choices(), target)
 
 
+class Function(NamedTuple):
+    """What one function of a kernel is compiled for, as `source` takes it."""
+
+    dtype: torch.dtype
+    mask: str
+    scale: float = 0.3
+    nan_rows: bool = False
+    summed: bool = True
+    known: tuple[int, int, int] = (0, 0, 0)
+
+
+def wanted(row: Row, summed: bool) -> list[Function]:
+    """Those that tests of every run use: each is a second or more of the compiler, but for another scale."""
+    dtype = row[2]
+    if summed:
+        masks = [(mask, False) for mask in ("none", "added", *always(SOME_MASKS, row))]
+        masks += [("bool", nan_rows) for nan_rows in always(EMPTY_ROWS, row)]
+        return [Function(dtype, "none", -0.7), *(Function(dtype, mask, 0.3, nan) for mask, nan in masks)]
+    few = [few_queries(dtype, mask) for mask in ("none", *always(FEW_MASKS, row))]
+    known = [known_queries(dtype, *case) for case in (ONE_QUERY, *always(KNOWN, row))]
+    return [Function(dtype, "none", -0.7, summed=False), *few, *known]
+
+
+def always(cases: list[Any], row: Row) -> list[Any]:
+    """What a row of the table has in every run."""
+    return [case[1] for case in cases if isinstance(case, tuple) and case[0] == row]
+
+
+def few_queries(dtype: torch.dtype, mask: str) -> Function:
+    return Function(dtype, mask, nan_rows=mask == "bool", summed=False)
+
+
+def known_queries(dtype: torch.dtype, known: tuple[int, int, int], mask: str) -> Function:
+    return few_queries(dtype, mask)._replace(known=known)
+
+
 @functools.cache
-def functions(kernel: str, isa: str, summed: bool = True) -> dict[tuple[Any, ...], int]:
-    """Addresses of all functions of a kernel for one instruction set, compiled together; skips where none runs."""
+def functions(kernel: str, isa: str, only: Function | bool) -> dict[Function, int]:
+    """Addresses of the functions of a kernel for one instruction set, compiled together: those that tests of every run
+    use, with sums or without, or only this one; skips where none runs."""
     found = machine(kernel, isa)
     if found is None:
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    its_target, toolchain = found
-    sources = {
-        (dtype, mask, scale, nan_rows): source(kernel, its_target, dtype, mask, scale, nan_rows, summed)
-        for (its_kernel, its_isa, dtype), mask, scale, nan_rows in product(ALL, MASKS, (0.3, -0.7), (False, True))
-        if (its_kernel, its_isa) == (kernel, isa) and wanted(kernel, dtype, mask, scale, nan_rows, summed)
-    }
-    addresses = addresses_of(sources.values(), its_target, toolchain)
+    rows = [row for row in ALL if row[:2] == (kernel, isa)]
+    keys = [key for row in rows for key in wanted(row, only)] if isinstance(only, bool) else [only]
+    sources = {key: source(kernel, found[0], *key) for key in keys}
+    addresses = addresses_of(sources.values(), *found)
     return {key: addresses[made.symbol] for key, made in sources.items()}
 
 
-def wanted(kernel: str, dtype: torch.dtype, mask: str, scale: float, nan_rows: bool, summed: bool) -> bool:
-    """The combinations that the tests use: each is a second or more of the compiler."""
-    if mask == "none":
-        return not nan_rows
-    if summed:
-        return scale > 0 and (mask == "bool" or not nan_rows)
-    return scale > 0 and nan_rows == (mask == "bool") and (mask != "causal" or dtype == first_dtype(kernel))
-
-
-def first_dtype(kernel: str) -> torch.dtype:
-    return next(dtype for dtype in DTYPES if dtype in ATTENTION_KERNELS[kernel].dtypes)
+def address_of(row: Row, key: Function) -> int:
+    """The address of a function; skips where it does not run."""
+    kernel, isa, _ = row
+    return functions(kernel, isa, key.summed if key in wanted(row, key.summed) else key)[key]
 
 
 def apart(sizes: Sequence[int], dtype: torch.dtype, order: Sequence[int]) -> torch.Tensor:
@@ -193,21 +233,17 @@ BOUND = {torch.float32: 2e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
 SUM_BOUND = {"amx_bf16": 2**-8, "dot_bf16": 2**-8, "vec_f32": 2e-5}
 
 
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_any_sizes_and_strides_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
-    check_sizes(functions(kernel, isa)[dtype, mask, 0.3, False], SUM_BOUND[kernel], dtype, mask, SIZES)
+@pytest.mark.parametrize(("row", "mask"), [*product(ALL, ("none", "added")), *SOME_MASKS], ids=str)
+def test_any_sizes_and_strides_are_right(row: Row, mask: str) -> None:
+    kernel, _, dtype = row
+    check_sizes(address_of(row, Function(dtype, mask)), SUM_BOUND[kernel], dtype, mask, SIZES)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "isa", "dtype", "mask"),
-    # Which keys a causal row sees is a matter of numbers of keys, whatever their dtype.
-    [(*row, mask) for row, mask in product(ALL, MASKS) if mask != "causal" or row[2] == first_dtype(row[0])],
-    ids=str,
-)
-def test_few_queries_are_right_for_any_number_of_threads(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
+@pytest.mark.parametrize(("row", "mask"), [*product(ALL, ("none",)), *FEW_MASKS], ids=str)
+def test_few_queries_are_right_for_any_number_of_threads(row: Row, mask: str) -> None:
     """Threads share heads: each has a part of the keys. (No row is without a key.)"""
-    address, before = functions(kernel, isa, summed=False)[dtype, mask, 0.3, mask == "bool"], torch.get_num_threads()
+    dtype = row[2]
+    address, before = address_of(row, few_queries(dtype, mask)), torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
@@ -216,9 +252,10 @@ def test_few_queries_are_right_for_any_number_of_threads(kernel: str, isa: str, 
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_more_threads_than_blocks_of_keys_leave_no_part_without_keys(kernel: str, isa: str, dtype: torch.dtype) -> None:
-    address, before = functions(kernel, isa, summed=False)[dtype, "none", 0.3, False], torch.get_num_threads()
+@pytest.mark.parametrize("row", ALL, ids=str)
+def test_more_threads_than_blocks_of_keys_leave_no_part_without_keys(row: Row) -> None:
+    dtype = row[2]
+    address, before = address_of(row, few_queries(dtype, "none")), torch.get_num_threads()
     # Heads that share keys are so much work for each block that a thread may seem to pay for less than one.
     sizes = [(1, 8, 1, 1, keys, 512, 512) for keys in (300, 200, 100)]
     try:
@@ -228,23 +265,17 @@ def test_more_threads_than_blocks_of_keys_leave_no_part_without_keys(kernel: str
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_a_known_number_of_queries_needs_no_code_for_others(kernel: str, isa: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("row", "case"), [*((row, ONE_QUERY) for row in ALL), *KNOWN], ids=str)
+def test_a_known_number_of_queries_needs_no_code_for_others(row: Row, case: tuple[tuple[int, int, int], str]) -> None:
+    (kernel, isa, dtype), (known, mask) = row, case
+    key = known_queries(dtype, known, mask)
+    address, (heads, kv_heads, rows) = address_of(row, key), known
     found = machine(kernel, isa)
-    if found is None:
-        pytest.skip(f"{kernel} for {isa} does not run on this machine")
-    cases = {(6, 6, 1): "none", (4, 2, 1): "bool", (3, 1, 1): "none", (6, 2, 2): "causal", (2, 1, 4): "added"}
-    of_kernel = [its_dtype for *row, its_dtype in ALL if row == [kernel, isa]]
-    if len(of_kernel) > 1:  # each case for all of them but one
-        left_out = list(cases)[of_kernel.index(dtype) :: len(of_kernel)]
-        cases = {known: mask for known, mask in cases.items() if known not in left_out}
-    made = {known: source(kernel, found[0], dtype, mask, 0.3, False, False, known) for known, mask in cases.items()}
-    for heads, kv_heads, rows in cases:
-        assert f", {rows * heads // kv_heads}> kernel{{}}" in made[heads, kv_heads, rows].code
-    addresses = addresses_of(made.values(), *found)
-    for known, mask in cases.items():
-        sizes = [(2, *known, keys, depth, 72) for keys, depth in ((0, 32), (1, 33), (300, 64))]
-        check_sizes(addresses[made[known].symbol], None, dtype, mask, sizes)
+    assert found is not None
+    assert f", {rows * heads // kv_heads}> kernel{{}}" in source(kernel, found[0], *key).code
+    sizes = [(2, *known, keys, depth, 72) for keys, depth in ((0, 32), (1, 33), (300, 64))]
+    # Without any key at all, the reference has no rows of NaN.
+    check_sizes(address, None, dtype, mask, sizes[key.nan_rows :], nan_rows=key.nan_rows)
 
 
 def test_the_way_for_few_queries_is_left_out_where_there_are_more() -> None:
@@ -263,10 +294,15 @@ def test_the_template_takes_as_few_rows_as_the_generator_lets_it_take() -> None:
     assert f"kMostOfHead = {MOST_OF_HEAD}, kMostRows = {MOST_ROWS};" in header
 
 
-@pytest.mark.parametrize("cpu_name", ["AMD EPYC", "Intel(R) Xeon(R)"])
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
+#: Only with AVX-512 does few_rows.h ask what the processor does.
+CPUS = {"avx512": ("AMD EPYC", "Intel(R) Xeon(R)"), "avx2": (None,)}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "isa", "dtype", "cpu_name"), [(*row, cpu_name) for row in ALL for cpu_name in CPUS[row[1]]], ids=str
+)
 def test_few_queries_are_right_whether_or_not_the_processor_follows_runs(
-    kernel: str, isa: str, dtype: torch.dtype, cpu_name: str
+    kernel: str, isa: str, dtype: torch.dtype, cpu_name: str | None
 ) -> None:
     """So many keys, too, that they come from memory: with heads that share them, with one head, and with rows that end
     within a vector."""
@@ -289,8 +325,10 @@ def check_sizes(
     mask: str,
     cases: Sequence[tuple[int, ...]],
     of_queries: float = 1.0,
+    nan_rows: bool = False,
 ) -> None:
-    """sum_bound: of the logarithms of the divisors, None for a kernel without; of_queries: their standard deviation."""
+    """sum_bound: of the logarithms of the divisors, None for a kernel without; of_queries: their standard deviation;
+    nan_rows: whether rows without a key are NaN."""
     for number, (batch, heads, kv_heads, rows, keys, depth, columns) in enumerate(cases):
         order = ((0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3))[number % 3]
         q = apart((batch, heads, rows, depth), dtype, order).mul_(of_queries)
@@ -303,6 +341,10 @@ def check_sizes(
             values = torch.rand(batch, 1, rows, keys) > 0.4
         out, sums = run(address, 0.3, q, k, v, values, summed=sum_bound is not None)
         exact, exact_sums = reference(q, k, v, values, 0.3, mask == "causal")
+        if nan_rows and values is not None:
+            empty = ~values.any(-1, keepdim=True).expand_as(out)
+            assert torch.equal(out.isnan(), empty)
+            out = out.masked_fill(empty, 0.0)
         assert error(out, exact) <= BOUND[dtype]
         if sum_bound is not None:
             torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=sum_bound)
@@ -325,16 +367,16 @@ def reference(
 @pytest.mark.parametrize("rows", [1, 40])
 @pytest.mark.parametrize(("kernel", "isa"), [(k, i) for k, i, dtype in ALL if dtype == torch.float32])
 def test_a_single_key_with_a_large_score_has_it_as_the_logarithm(kernel: str, isa: str, rows: int) -> None:
-    address = functions(kernel, isa)[torch.float32, "none", 0.3, False]
+    address = address_of((kernel, isa, torch.float32), Function(torch.float32, "none"))
     q, k = torch.randint(-40, 41, (2, 3, rows, 1)).float(), torch.randint(-40, 41, (2, 3, 1, 1)).float()
     _, sums = run(address, 0.3, q, k, k, None)
     torch.testing.assert_close(sums, (q * k)[..., 0] * 0.3, rtol=1e-7, atol=2e-7)
 
 
-@pytest.mark.parametrize("nan_rows", [False, True])
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.dtype, nan_rows: bool) -> None:
-    address = functions(kernel, isa)[dtype, "bool", 0.3, nan_rows]
+@pytest.mark.parametrize(("row", "nan_rows"), EMPTY_ROWS, ids=str)
+def test_a_row_without_a_key_is_zero_or_nan(row: Row, nan_rows: bool) -> None:
+    kernel, _, dtype = row
+    address = address_of(row, Function(dtype, "bool", nan_rows=nan_rows))
     q, k, v = (torch.randn(1, 2, 600, 40).to(dtype) for _ in range(3))
     mask = torch.ones(1, 1, 600, 600, dtype=torch.bool)
     mask[:, :, 3] = False
@@ -346,10 +388,11 @@ def test_a_row_without_a_key_is_zero_or_nan(kernel: str, isa: str, dtype: torch.
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_few_queries_meet_special_values(kernel: str, isa: str, dtype: torch.dtype, threads: int) -> None:
+@pytest.mark.parametrize("row", ALL, ids=str)
+def test_few_queries_meet_special_values(row: Row, threads: int) -> None:
     """Bases far apart between parts, no key at all or none in a part, infinities and NaN of one key."""
-    address, before = functions(kernel, isa, summed=False)[dtype, "bool", 0.3, True], torch.get_num_threads()
+    dtype = row[2]
+    address, before = address_of(row, known_queries(dtype, *ONE_QUERY)), torch.get_num_threads()
     q, k, v = (
         torch.randn(1, 6, 1, 64).to(dtype),
         torch.randn(1, 6, 900, 64).to(dtype),
@@ -371,9 +414,10 @@ def test_few_queries_meet_special_values(kernel: str, isa: str, dtype: torch.dty
     torch.testing.assert_close(out.double(), exact.double(), rtol=1e-2, atol=4 * BOUND[dtype], equal_nan=True)
 
 
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_special_values_spread_as_in_a_softmax(kernel: str, isa: str, dtype: torch.dtype) -> None:
-    address = functions(kernel, isa)[dtype, "none", -0.7, False]
+@pytest.mark.parametrize("row", ALL, ids=str)
+def test_special_values_spread_as_in_a_softmax(row: Row) -> None:
+    dtype = row[2]
+    address = address_of(row, Function(dtype, "none", -0.7))
     q, k, v = (torch.randn(1, 1, 40, 32).to(dtype) for _ in range(3))
     q[0, 0, 7, 3] = math.nan
     q[0, 0, 9, 4] = math.inf
@@ -392,12 +436,11 @@ def test_special_values_spread_as_in_a_softmax(kernel: str, isa: str, dtype: tor
 
 @pytest.mark.parametrize("scale", [0.3, -0.7])
 @pytest.mark.parametrize("rows", [1, 40])
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_scores_may_be_as_large_as_numbers_get(
-    kernel: str, isa: str, dtype: torch.dtype, rows: int, scale: float
-) -> None:
+@pytest.mark.parametrize("row", ALL, ids=str)
+def test_scores_may_be_as_large_as_numbers_get(row: Row, rows: int, scale: float) -> None:
     """Far beyond the whole numbers that floats hold: a key has all the weight, or two that are the same share it."""
-    address = functions(kernel, isa, summed=False)[dtype, "none", scale, False]
+    dtype = row[2]
+    address = address_of(row, Function(dtype, "none", scale, summed=False))
     for largest in (1e10, 1e20, 1e30) if dtype != torch.float16 else (1e9,):
         q, k = (torch.rand(1, 2, n, 24).sub(0.5).mul(2 * largest**0.5).to(dtype) for n in (rows, 300))
         v = torch.randn(1, 2, 300, 24).to(dtype)
@@ -410,10 +453,9 @@ def test_scores_may_be_as_large_as_numbers_get(
         assert out[0, 1].isfinite().all()
 
 
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_scores_that_rise_or_fall_along_the_keys_outgrow_one_base_after_the_other(
-    kernel: str, isa: str, dtype: torch.dtype
-) -> None:
+@pytest.mark.parametrize("row", ALL, ids=str)
+def test_scores_that_rise_or_fall_along_the_keys_outgrow_one_base_after_the_other(row: Row) -> None:
+    kernel, _, dtype = row
     q, k, v = torch.randn(1, 1, 40, 32).to(dtype), torch.randn(1, 1, 1400, 32).to(dtype), torch.randn(1, 1, 1400, 32)
     v = v.to(dtype)
     place = torch.arange(1400.0)
@@ -421,7 +463,7 @@ def test_scores_that_rise_or_fall_along_the_keys_outgrow_one_base_after_the_othe
     mask = torch.where(place < 700, place, 1400 - place) / 10 * slopes
     mask[..., 4, 300:600] = -math.inf  # a block without any key between others
     mask = mask.to(dtype)
-    out, sums = run(functions(kernel, isa)[dtype, "added", 0.3, False], 0.3, q, k, v, mask)
+    out, sums = run(address_of(row, Function(dtype, "added")), 0.3, q, k, v, mask)
     exact, exact_sums = reference(q, k, v, mask, 0.3, False)
     rounding = 70 * 2**-24  # of the largest scores
     assert error(out, exact) <= BOUND[dtype] + rounding

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 import torch
 
 from inductor_cpu.ir.nodes import Attention, AttentionBackward
+from tests.cases import in_turns
 from tests.codegen.attention import VIEWS, WRITTEN, call, load
-from tests.codegen.test_attention import ALL, BOUND, apart, error
+from tests.codegen.test_attention import ALL, BOUND, Row, apart, error
 from tests.codegen.test_attention_backward import hidden
 
 Tensor = torch.Tensor
@@ -19,22 +18,19 @@ MASKS = ("none", "causal", "bool")
 SIZES = ((2, 4, 2, 33, 64, 32, 24), (1, 2, 2, 130, 549, 20, 33), (1, 1, 1, 1, 300, 16, 16), (2, 1, 1, 20, 1, 8, 40))
 
 
-@functools.cache
-def functions(kernel: str, isa: str, dtype: torch.dtype) -> dict[tuple[str, str], int]:
-    """(direction, mask) -> address; skips where none runs."""
+def functions(row: Row, mask: str) -> dict[str, int]:
+    """direction -> address; skips where none runs."""
+    kernel, isa, dtype = row
     grad_out, q, k, v, out, log_sums, hides, kept = VIEWS.values()
-    nodes: dict[tuple[str, str], tuple[Attention | AttentionBackward, torch.dtype]] = {}
-    for mask in MASKS:
-        masked, causal = hides if mask == "bool" else None, mask == "causal"
-        forward = Attention(
-            "forward", kernel, q, k, v, masked, SCALE, causal, False, "out", "log_sums", kept=kept, keep=KEEP
-        )
-        backward = AttentionBackward(
-            "backward", kernel, grad_out, q, k, v, out, log_sums, masked, SCALE, causal, *WRITTEN[:3],
-            kept=kept, keep=KEEP,
-        )  # fmt: skip
-        nodes["forward", mask], nodes["backward", mask] = (forward, torch.bool), (backward, torch.bool)
-    return load(kernel, isa, dtype, nodes)
+    masked, causal = hides if mask == "bool" else None, mask == "causal"
+    forward = Attention(
+        "forward", kernel, q, k, v, masked, SCALE, causal, False, "out", "log_sums", kept=kept, keep=KEEP
+    )
+    backward = AttentionBackward(
+        "backward", kernel, grad_out, q, k, v, out, log_sums, masked, SCALE, causal, *WRITTEN[:3],
+        kept=kept, keep=KEEP,
+    )  # fmt: skip
+    return load(kernel, isa, dtype, {"forward": (forward, torch.bool), "backward": (backward, torch.bool)})
 
 
 def exact(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, kept: Tensor, causal: bool) -> Tensor:
@@ -45,10 +41,10 @@ def exact(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, kept: Tensor, ca
     return scores.softmax(-1).nan_to_num() * kept / KEEP @ v
 
 
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_dropped_weights_count_in_the_divisor_alone(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
-    addresses = functions(kernel, isa, dtype)
+# Weights are dropped after the mask had its say, and that does not look at their dtype.
+@pytest.mark.parametrize(("row", "mask"), in_turns(ALL, MASKS), ids=str)
+def test_dropped_weights_count_in_the_divisor_alone(row: Row, mask: str) -> None:
+    addresses, dtype = functions(row, mask), row[2]
     for number, sizes in enumerate(SIZES):
         batch, heads, kv_heads, rows, keys, depth, columns = sizes
         order = ((0, 1, 2, 3), (0, 2, 1, 3))[number % 2]
@@ -58,12 +54,12 @@ def test_dropped_weights_count_in_the_divisor_alone(kernel: str, isa: str, dtype
         hides = (torch.rand(batch, 1, rows, keys) < 0.8).expand_as(kept) if mask == "bool" else None
         out, sums = torch.full((batch, heads, rows, columns), torch.nan, dtype=dtype), torch.empty(batch, heads, rows)
         masks = [kept] if hides is None else [hides, kept]
-        call(addresses["forward", mask], sizes, [out, sums], [q, k, v, *masks])
+        call(addresses["forward"], sizes, [out, sums], [q, k, v, *masks])
         wide = [x.double().requires_grad_() for x in (q, k, v)]
         best = exact(*wide, hides, kept, mask == "causal")
         assert error(out, best.detach()) <= 1.5 * BOUND[dtype]
         grads = [torch.full_like(x, torch.nan) for x in (q, k, v)]
-        call(addresses["backward", mask], sizes, grads, [grad_out, q, k, v, out, sums, *masks])
+        call(addresses["backward"], sizes, grads, [grad_out, q, k, v, out, sums, *masks])
         for grad, want in zip(grads, torch.autograd.grad(best, wide, grad_out.double()), strict=True):
             if want.any():
                 assert error(grad, want) <= 4 * BOUND[dtype]
