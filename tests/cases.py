@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 
 def cases(always: Iterable[Any], more: Iterable[Any]) -> list[Any]:
@@ -23,6 +24,16 @@ def in_turns(firsts: Iterable[Any], *others: Iterable[Any]) -> list[Any]:
         for number, first in enumerate(firsts)
         for turn, rest in enumerate(combinations)
     ]
+
+
+def full_only(parameters: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Those of the parameters of a test that `make test-full` alone tries."""
+    return [case.values for case in parameters if isinstance(case, ParameterSet)]
+
+
+def every_run(parameters: Iterable[Any]) -> list[Any]:
+    """The others."""
+    return [case for case in parameters if not isinstance(case, ParameterSet)]
 
 
 def _full(item: Any) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -25,6 +26,7 @@ from tests.emulation.machine import emulated, emulated_avx2
 
 BITS = {"scalar": 0, "avx2": 256, "avx512": 512}
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+Function = Callable[..., int]
 
 
 def target(isa: str) -> Target:
@@ -63,19 +65,34 @@ def _prebuild(isa: str) -> None:
 
 
 class Library:
-    """Compiled kernels of one instruction set."""
+    """Compiled kernels of one instruction set. rest: those that only `full` cases call, compiled then."""
 
-    def __init__(self, isa: str, kernels: Iterable[Kernel], choices: Choices = DEFAULT) -> None:
-        _prebuild(isa)
-        sources = {kernel: generate(kernel, target(isa), choices) for kernel in kernels}
-        addresses = addresses_of(sources.values(), target(isa), find_toolchain(sanitize=snapshot().cpp.sanitize))
-        self._functions = {kernel: FUNCTION(addresses[source.symbol]) for kernel, source in sources.items()}
+    def __init__(
+        self, isa: str, kernels: Iterable[Kernel], choices: Choices = DEFAULT, rest: Iterable[Kernel] = ()
+    ) -> None:
+        self._isa, self._choices, self._rest = isa, choices, list(rest)
+        self._functions = self._compiled(kernels)
+
+    def _compiled(self, kernels: Iterable[Kernel]) -> dict[Kernel, Function]:
+        _prebuild(self._isa)
+        its_target = target(self._isa)
+        sources = {kernel: generate(kernel, its_target, self._choices) for kernel in kernels}
+        addresses = addresses_of(sources.values(), its_target, find_toolchain(sanitize=snapshot().cpp.sanitize))
+        return {kernel: FUNCTION(addresses[source.symbol]) for kernel, source in sources.items()}
 
     def run(self, kernel: Kernel, *buffers: torch.Tensor, sizes: Sequence[int] = ()) -> int:
         """Call a kernel on the storage of tensors; returns its status."""
         begins = zip(buffers, starts(kernel), strict=True)
         pointers = (ctypes.c_void_p * max(len(buffers), 1))(*[b.data_ptr() + n * b.itemsize for b, n in begins])
         ints = (ctypes.c_int64 * max(len(sizes), 1))(*sizes)
+        if kernel not in self._functions:
+            self._functions |= self._compiled(self._rest)
         status = self._functions[kernel](pointers, ints)
         assert isinstance(status, int)
         return status
+
+
+def library_of(isa: str, kernels: Mapping[Any, Kernel], full: Collection[Any] = ()) -> Library:
+    """Kernels by key; those with keys in `full` are called by `full` cases alone."""
+    rest = [kernels[key] for key in full]
+    return Library(isa, [kernel for key, kernel in kernels.items() if key not in full], rest=rest)

@@ -25,7 +25,7 @@ from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target
-from tests.cases import in_turns
+from tests.cases import every_run, in_turns
 from tests.codegen.harness import BITS, FUNCTION, addresses_of, available, emulated_machine, target
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -156,7 +156,7 @@ def wanted(row: Row, summed: bool) -> list[Function]:
 
 def always(cases: list[Any], row: Row) -> list[Any]:
     """What a row of the table has in every run."""
-    return [case[1] for case in cases if isinstance(case, tuple) and case[0] == row]
+    return [case for its_row, case in every_run(cases) if its_row == row]
 
 
 def few_queries(dtype: torch.dtype, mask: str) -> Function:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from inductor_cpu.codegen.folds import LONG_ROW
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel, Phase
+from tests.cases import cases
 
 from .build import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, Build
-from .harness import VECTORS, Library, target
+from .harness import VECTORS, library_of, target
 
 ROWS = 3
 M = size_symbol("m")
@@ -25,6 +27,17 @@ LONG = LONG_ROW + 16 * 37 + 5
 LENGTHS = (LONG_ROW, LONG_ROW + 32, LONG, LONG_ROW - 1)
 #: The first and the last place, those around the borders of blocks, and the last whole vector.
 PLACES = (0, 511, 512, 1023, 1024, 5000, 8191, 8192, LONG - 6, LONG - 1)
+
+
+#: Of every run: lanes of other dtypes are floats or integers of 32 bits, as they are for the largest values.
+ALWAYS = [("argmax", dtype) for dtype in DTYPES] + [("argmin", dtype) for dtype in (F32, F64, I64, I32)]
+MORE = [(kind, dtype) for kind in KINDS for dtype in DTYPES if (kind, dtype) not in ALWAYS]
+FULL = [f"{before}{kind}-{dtype}" for before in ("", "short-") for kind, dtype in MORE]
+
+
+def of_dtypes(*dtypes: torch.dtype) -> list[Any]:
+    """Parameters (kind, dtype)."""
+    return cases(*([case for case in some if case[1] in dtypes] for some in (ALWAYS, MORE)))
 
 
 def rows(isa: str, kind: str, dtype: torch.dtype, size: int) -> Kernel:
@@ -85,7 +98,7 @@ def kernels(isa: str) -> dict[str, Kernel]:
 
 @pytest.fixture(scope="module")
 def run(isa: str) -> Callable[..., None]:
-    library = Library(isa, kernels(isa).values())
+    library = library_of(isa, kernels(isa), FULL)
 
     def call(key: str, *buffers: torch.Tensor) -> None:
         library.run(kernels(isa)[key], *buffers, sizes=(len(buffers[0]),))
@@ -115,8 +128,7 @@ def extreme(kind: str) -> float:
     return 100.0 if kind == "argmax" else -100.0
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "dtype"), of_dtypes(*DTYPES), ids=str)
 def test_first_of_equal_values_wins(run: Callable[..., None], kind: str, dtype: torch.dtype) -> None:
     check(run, f"{kind}-{dtype}", kind, few_values(dtype, ROWS, LONG))
     check(run, f"short-{kind}-{dtype}", kind, few_values(dtype, 150, 5))
@@ -141,8 +153,7 @@ def test_extreme_at_borders_of_blocks(run: Callable[..., None], kind: str) -> No
     check(run, f"{kind}-{F32}", kind, x)
 
 
-@pytest.mark.parametrize("dtype", [F32, F64, BF16], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "dtype"), of_dtypes(F32, F64, BF16), ids=str)
 def test_first_nan_wins_wherever_the_extreme_is(run: Callable[..., None], kind: str, dtype: torch.dtype) -> None:
     x = torch.randn(len(PLACES), LONG).to(dtype)
     for row, place in enumerate(PLACES):
@@ -164,8 +175,7 @@ def test_rows_of_one_value(run: Callable[..., None], kind: str, value: float) ->
     check(run, f"{kind}-{F32}", kind, x)
 
 
-@pytest.mark.parametrize("dtype", [I64, I32, I8, U8], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "dtype"), of_dtypes(I64, I32, I8, U8), ids=str)
 def test_integers_at_the_ends_of_their_range(run: Callable[..., None], kind: str, dtype: torch.dtype) -> None:
     info = torch.iinfo(dtype)
     ends = torch.tensor([info.min, info.max], dtype=dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ import torch
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.ir.index import Expr, Sym, as_expr, loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel, Phase
+from tests.cases import cases, full_only, in_turns
 
 from .build import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, Build
-from .harness import Library, available, target
+from .harness import available, library_of, target
 
 ISAS = available()
 ROWS = 5
@@ -31,6 +33,15 @@ def takes(kind: str, dtype: torch.dtype) -> bool:
     if kind == "fmax":
         return dtype.is_floating_point
     return True
+
+
+CASES = [(kind, dtype) for kind in KINDS for dtype in DTYPES if takes(kind, dtype)]
+
+#: Those of every run: the largest values in all dtypes, the other folds in those that have accumulators of their own.
+#: (Of the smallest in all dtypes, and where they are, test_positions.py has a kernel with the largest.)
+WIDE = (F32, F64, I64, I32)
+ALWAYS = [(kind, dtype) for kind, dtype in CASES if dtype in WIDE or kind in ("sum", "max", "argmax", "any", "all")]
+MORE = [case for case in CASES if case not in ALWAYS]
 
 
 def horizontal(isa: str, kind: str, dtype: torch.dtype, size: Expr | int, wide: bool = False) -> Kernel:
@@ -155,6 +166,11 @@ def add_rows(isa: str, dtype: torch.dtype) -> Kernel:
 
 SHAPES = [(3, 5, 37), (2, 33, 4), (40, 3, 2)]
 
+#: ((how many loops are shared, the one that lanes go along), sizes)
+SHARED = in_turns(product(range(4), range(3)), SHAPES)
+FULL = [f"{direction}-{kind}-{dtype}" for direction in "hv" for kind, dtype in MORE]
+FULL += [f"sum-{parallel}-{vector}-{shape}" for (parallel, vector), shape in full_only(SHARED)]
+
 
 @cache
 def kernels(isa: str) -> dict[str, Kernel]:
@@ -185,7 +201,7 @@ def kernels(isa: str) -> dict[str, Kernel]:
 
 @pytest.fixture(scope="module")
 def run(isa: str) -> Callable[..., int]:
-    library = Library(isa, kernels(isa).values())
+    library = library_of(isa, kernels(isa), FULL)
 
     def call(key: str, *buffers: torch.Tensor, sizes: tuple[int, ...] = ()) -> int:
         return library.run(kernels(isa)[key], *buffers, sizes=sizes)
@@ -220,10 +236,7 @@ def check(kind: str, got: torch.Tensor, want: torch.Tensor) -> None:
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * 8, equal_nan=True)
 
 
-CASES = [(kind, dtype) for kind in KINDS for dtype in DTYPES if takes(kind, dtype)]
-
-
-@pytest.mark.parametrize(("kind", "dtype"), CASES, ids=str)
+@pytest.mark.parametrize(("kind", "dtype"), cases(ALWAYS, MORE), ids=str)
 @pytest.mark.parametrize("n", [1, 5, 8, 16, 17, 63, 64, 67, 130, 200])
 def test_reduction(run: Callable[..., int], kind: str, dtype: torch.dtype, n: int) -> None:
     x = sample(kind, dtype, (ROWS, n))
@@ -343,12 +356,11 @@ def test_layer_norm_of_bf16(run: Callable[..., int]) -> None:
     torch.testing.assert_close(mean, x.double().mean(1).float(), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("vector", [0, 1, 2])
-@pytest.mark.parametrize("parallel", [0, 1, 2, 3])
+@pytest.mark.parametrize(("loops", "shape"), SHARED, ids=str)
 def test_threads_share_any_number_of_loops(
-    run: Callable[..., int], parallel: int, vector: int, shape: tuple[int, int, int]
+    run: Callable[..., int], loops: tuple[int, int], shape: tuple[int, int, int]
 ) -> None:
+    parallel, vector = loops
     order = {0: (1, 2, 0), 1: (0, 2, 1), 2: (0, 1, 2)}[vector]  # memory order, the vectorized loop last
     x, b = torch.randn(shape), torch.randn(shape[1])
     data = x.permute(order).contiguous()
