@@ -98,7 +98,10 @@ def kernel_of(isa: str, make: Make) -> Kernel:
 
 @pytest.fixture(scope="module")
 def library(isa: str) -> Library:
-    return Library(isa, [kernel_of(isa, make) for make in FORMS.values()])
+    """All that this file runs."""
+    rows = [centred(isa, size) for size in SIZES] + [gapped(isa, width) for width in WIDTHS]
+    of_columns = [columns(isa, size, 9) for size in COLUMNS]
+    return Library(isa, [*(kernel_of(isa, make) for make in FORMS.values()), *rows, *of_columns])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -161,27 +164,35 @@ def centred(isa: str, size: int) -> Kernel:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_rows_that_are_kept_lie_as_their_blocks_do(isa: str, size: int) -> None:
+def test_rows_that_are_kept_lie_as_their_blocks_do(library: Library, isa: str, size: int) -> None:
     kernel = centred(isa, size)
     assert alternates(Facts(kernel)) == (isa == "avx2")
     a = torch.randn(5, size).to(BF16)
     y, most = torch.empty_like(a), torch.empty(5)
-    assert Library(isa, [kernel]).run(kernel, a, y, most, sizes=[5]) == 0
+    assert library.run(kernel, a, y, most, sizes=[5]) == 0
     less = a.double() - a.double().mean(1, keepdim=True)
     torch.testing.assert_close(y.double(), less * less.square().sum(1, keepdim=True), rtol=2**-7, atol=1e-3)
     assert torch.equal(most, a.float().amax(1))
 
 
-@pytest.mark.parametrize("width", [8, 16, 24])
-def test_rows_of_neighbours_with_gaps_are_summed_whole(isa: str, width: int) -> None:
+WIDTHS = (8, 16, 24)
+
+
+@cache
+def gapped(isa: str, width: int) -> Kernel:
+    """G = the sum of each row, of `width` neighbours at a time with two elements between."""
     row, element = loop_var("i", of(N)), loop_var("r", as_expr(48 * width))
     b = Build()
     place = of(row) * 1600 + of(element) // width * (width + 2) + of(element) % width
     total = b.reduce("sum", b.cast(b.load("A", place, BF16, "gather"), F32))
     b.store("G", of(row), total, "uniform")
-    kernel = b.kernel(isa, (row,), (element,), element, [Phase((total,), ())], sizes=(N,))
+    return b.kernel(isa, (row,), (element,), element, [Phase((total,), ())], sizes=(N,))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rows_of_neighbours_with_gaps_are_summed_whole(library: Library, isa: str, width: int) -> None:
     a, got = torch.randn(3, 1600).to(BF16), torch.empty(3)
-    assert Library(isa, [kernel]).run(kernel, a, got, sizes=[3]) == 0
+    assert library.run(gapped(isa, width), a, got, sizes=[3]) == 0
     wanted = a[:, : 48 * (width + 2)].reshape(3, 48, width + 2)[:, :, :width].double().sum((1, 2))
     torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-4)
 
@@ -199,13 +210,16 @@ def columns(isa: str, size: int, rows: int) -> Kernel:
     return b.kernel(isa, (lane,), (row,), lane, [Phase((total,), ()), Phase((), (1,))], kept=(x,))
 
 
-@pytest.mark.parametrize(("size", "even"), [(16, True), (31, False), (64, True), (100, True), (136, True), (512, True)])
-def test_columns_are_summed_in_blocks_of_an_even_number_of_vectors(isa: str, size: int, even: bool) -> None:
+COLUMNS = (16, 31, 64, 100, 136, 512)
+
+
+@pytest.mark.parametrize("size", COLUMNS)
+def test_columns_are_summed_in_blocks_of_an_even_number_of_vectors(library: Library, isa: str, size: int) -> None:
     kernel = columns(isa, size, 9)
-    assert alternates(Facts(kernel)) == (isa == "avx2" and even)
+    assert alternates(Facts(kernel)) == (isa == "avx2" and size != 31)
     a = torch.randn(9, size).to(BF16)
     y, z = torch.empty(size, dtype=BF16), torch.empty_like(a)
-    assert Library(isa, [kernel]).run(kernel, a, y, z) == 0
+    assert library.run(kernel, a, y, z) == 0
     torch.testing.assert_close(y.double(), a.double().sum(0), rtol=2**-7, atol=1e-6)
     torch.testing.assert_close(z.double(), a.double() - a.double().mean(0), rtol=2**-7, atol=1e-3)
 

@@ -93,15 +93,29 @@ def test_function_is_at_its_limit_where_it_is_in_float64(name: str, isa: str) ->
     assert torch.equal(results(isa)[name][limit], exact[limit].to(F32))
 
 
+LOW = {"exp": torch.exp, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": torch.nn.functional.silu}
+GELU = {"none": "gelu", "tanh": "gelu_tanh"}
+
+
+@cache
+def low_kernel(isa: str, op: str, dtype: torch.dtype) -> Kernel:
+    b = Build()
+    b.store("y", of(I), b.op(op, b.load("X", of(I), dtype)))
+    return b.kernel(isa, (I,), vector=None if isa == "scalar" else I, sizes=(N,))
+
+
+@cache
+def low_library(isa: str) -> Library:
+    return Library(isa, [low_kernel(isa, op, dtype) for op in (*LOW, *GELU.values()) for dtype in (BF16, F16)])
+
+
 @pytest.mark.parametrize("isa", available())
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
-@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("approximate", GELU)
 def test_gelu_of_low_precision_is_accurate_for_every_value(approximate: str, dtype: torch.dtype, isa: str) -> None:
     x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
-    b = Build()
-    b.store("y", of(I), b.op("gelu" if approximate == "none" else "gelu_tanh", b.load("X", of(I), dtype)))
-    kernel, got = b.kernel(isa, (I,), vector=None if isa == "scalar" else I, sizes=(N,)), torch.empty_like(x)
-    Library(isa, [kernel]).run(kernel, x, got, sizes=[len(x)])
+    got = torch.empty_like(x)
+    low_library(isa).run(low_kernel(isa, GELU[approximate], dtype), x, got, sizes=[len(x)])
     exact = torch.nn.functional.gelu(x.to(F64), approximate=approximate)
     assert torch.equal(got.isnan(), exact.isnan())
     assert torch.equal(got[x == float("inf")], x[x == float("inf")])
@@ -117,9 +131,6 @@ def test_gelu_of_low_precision_is_accurate_for_every_value(approximate: str, dty
     assert (got.to(F64) - exact).abs()[(x < -5) & exact.isfinite()].max() <= 2e-6
 
 
-LOW = {"exp": torch.exp, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": torch.nn.functional.silu}
-
-
 @pytest.mark.parametrize("isa", available())
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
 @pytest.mark.parametrize("name", LOW)
@@ -127,10 +138,8 @@ def test_function_of_low_precision_is_rounded_as_the_exact_one_but_near_ties(
     name: str, dtype: torch.dtype, isa: str
 ) -> None:
     x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype)
-    b = Build()
-    b.store("y", of(I), b.op(name, b.load("X", of(I), dtype)))
-    kernel, got = b.kernel(isa, (I,), vector=None if isa == "scalar" else I, sizes=(N,)), torch.empty_like(x)
-    Library(isa, [kernel]).run(kernel, x, got, sizes=[len(x)])
+    got = torch.empty_like(x)
+    low_library(isa).run(low_kernel(isa, name, dtype), x, got, sizes=[len(x)])
     exact, eager = LOW[name](x.to(F64)), LOW[name](x)
     assert torch.equal(got.isnan(), eager.isnan())
     infinite = eager.isinf()

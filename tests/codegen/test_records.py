@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -86,20 +87,29 @@ def test_records_find_their_order_among_other_stores(library: Library, isa: str)
         assert not z[n:].any()
 
 
-@pytest.mark.parametrize("dtype", [F32, F64, BF16, I8], ids=str)
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("length", [64, 72])
-def test_records_that_no_cache_keeps_go_around_it(isa: str, dtype: torch.dtype, size: int, length: int) -> None:
+#: (dtype, size, length)
+AROUND = list(product((F32, F64, BF16, I8), SIZES, (64, 72)))
+KEPT_NOWHERE = Choices(kept=1)
+
+
+@pytest.fixture(scope="module")
+def around(isa: str) -> Library:
+    return Library(isa, [zipped(isa, dtype, size, length=length) for dtype, size, length in AROUND], KEPT_NOWHERE)
+
+
+@pytest.mark.parametrize(("dtype", "size", "length"), AROUND, ids=str)
+def test_records_that_no_cache_keeps_go_around_it(
+    around: Library, isa: str, dtype: torch.dtype, size: int, length: int
+) -> None:
     """Where lines are whole; wherever the memory starts."""
-    kernel, choices = zipped(isa, dtype, size, length=length), Choices(kept=1)
+    kernel = zipped(isa, dtype, size, length=length)
     vector = size * dtype.itemsize * kernel.vector.lanes
     whole = vector % min(64, vector) == 0 and length * size * dtype.itemsize % min(64, vector) == 0
-    assert ("store_records<true>" in generate(kernel, target(isa), choices).code) == whole
-    library = Library(isa, [kernel], choices)
+    assert ("store_records<true>" in generate(kernel, target(isa), KEPT_NOWHERE).code) == whole
     x, row = numbers(dtype, ROWS, size, length), numbers(dtype, ROWS, size)
     for start in (0, 1):
         y = torch.full((ROWS * length * size + 40,), 1, dtype=dtype)
-        library.run(kernel, x, row, y[start:])
+        around.run(kernel, x, row, y[start:])
         end = start + ROWS * length * size
         assert torch.equal(y[start:end].view(ROWS, length, size), (x + row[..., None]).mT)
         assert torch.equal(y[end:], torch.full((40 - start,), 1, dtype=dtype))
