@@ -19,6 +19,7 @@ from inductor_cpu.codegen.generate import generate_all
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.loop_nest import Load
 from inductor_cpu.targets import cpu
+from tests.cases import cases
 from tests.codegen.harness import BITS, VECTORS
 from tests.e2e.support import compile_counted
 from tests.lower.harness import lower
@@ -72,7 +73,7 @@ def test_kernels_for_cpus_of_amd_write_large_tiles_around_the_cache(
     assert torch.equal(have, x.t() + y)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", cases([torch.float32, torch.bfloat16], [torch.float64]), ids=str)
 def test_copies_with_avx2_move_through_whole_registers(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -171,7 +172,7 @@ def test_a_result_that_does_not_start_with_a_line_is_right() -> None:
     assert torch.equal(y[1:], x + 1)
 
 
-@pytest.mark.parametrize("vectors", range(2, 12))
+@pytest.mark.parametrize("vectors", cases((2, 3, 7, 8), (4, 5, 6, 9, 10, 11)))
 def test_nothing_is_written_beyond_the_end(monkeypatch: pytest.MonkeyPatch, vectors: int) -> None:
     monkeypatch.setattr(around, "MOST_KEPT", 1)
     size = 16 * vectors * 7  # up to 7 units at a time, which need not be whole lines

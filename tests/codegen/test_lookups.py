@@ -12,6 +12,7 @@ import inductor_cpu
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.prefetch import Ahead, plan_ahead
 from inductor_cpu.codegen.tuning import vertical_units
+from tests.cases import in_turns
 from tests.codegen.harness import BITS, VECTORS
 from tests.lower.harness import lower
 from tests.schedule.harness import kernels, schedule_of
@@ -71,9 +72,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 SETTINGS = [*({"cpp.simdlen": BITS[isa]} for isa in VECTORS), {"cpp.threads": 2, "cpp.min_chunk_size": 1}]
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(("name", "settings", "dynamic"), in_turns(FUNCTIONS, SETTINGS, [False, True]), ids=str)
 def test_the_rows_are_eager_s(name: str, settings: dict[str, int], dynamic: bool) -> None:
     torch.manual_seed(0)
     t, i = table(), torch.randint(0, 300, (300,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ import torch
 from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.ir.index import Expr, const, loop_var, of
 from inductor_cpu.ir.kernel import Kernel
+from tests.cases import in_turns
 
 from .build import BF16, F32, F64, I8, U8, Build
 from .harness import VECTORS, Library
@@ -103,7 +103,7 @@ def test_only_pairs_that_begin_at_even_places_are_moved_together(kernel: Kernel,
     assert (as_pairs(kernel) is not kernel) == paired
 
 
-@pytest.mark.parametrize(("dynamic", "offset"), list(product([False, True], [0, 1])))
+@pytest.mark.parametrize(("dynamic", "offset"), in_turns([False, True], [0, 1]))
 def test_patches_of_an_image_equal_eagers(dynamic: bool, offset: int) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         batch, channels, height, width = x.shape
