@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
@@ -19,8 +20,9 @@ from inductor_cpu.ir.index import ZERO
 from inductor_cpu.ir.loop_nest import Buffer, View
 from inductor_cpu.ir.nodes import AttentionBackward
 from inductor_cpu.ir.plan import KernelSource
+from tests.cases import cases, every_run, in_turns
 from tests.codegen.harness import FUNCTION, addresses_of
-from tests.codegen.test_attention import ALL, BOUND, MASKS, apart, error, machine
+from tests.codegen.test_attention import ALL, BOUND, MASKS, Row, apart, error, machine
 
 SCALE = -0.3
 
@@ -43,6 +45,22 @@ SIZES = (
 )
 
 
+#: Of each row of the table, one mask of every run beside none.
+ONE_MASK = in_turns(ALL, MASKS[1:])
+
+
+def in_every_run(row: Row, mask: str) -> bool:
+    """Whether every run tries it: masks do the same for each dtype, and are read as for the forward pass."""
+    return mask == "none" or (row, mask) in every_run(ONE_MASK) or (row[2] == torch.float32 and mask == "causal")
+
+
+def with_masks(rows_and_masks: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Parameters (row, mask, ...)."""
+    given = list(rows_and_masks)
+    always = [case for case in given if in_every_run(*case[:2])]
+    return cases(always, [case for case in given if case not in always])
+
+
 def source(kernel: str, dtype: torch.dtype, mask: str) -> KernelSource:
     """A kernel; its views only name buffers, for sizes and strides are arguments."""
     names = ("grad_out", "q", "k", "v", "out", "log_sums", "mask", "grad_q", "grad_k", "grad_v")
@@ -55,18 +73,24 @@ def source(kernel: str, dtype: torch.dtype, mask: str) -> KernelSource:
 
 
 @functools.cache
-def functions(kernel: str, isa: str) -> dict[tuple[Any, ...], int]:
-    """Addresses of all functions of a kernel for one instruction set, compiled together; skips where none runs."""
+def functions(kernel: str, isa: str, every: bool) -> dict[tuple[torch.dtype, str], int]:
+    """Addresses of the functions of a kernel for one instruction set, those of every run or the others, compiled
+    together; skips where none runs."""
     found = machine(kernel, isa)
     if found is None:
         pytest.skip(f"{kernel} for {isa} does not run on this machine")
     sources = {
-        (dtype, mask): source(kernel, dtype, mask)
-        for (its_kernel, its_isa, dtype), mask in product(ALL, MASKS)
-        if (its_kernel, its_isa) == (kernel, isa)
+        (row[2], mask): source(kernel, row[2], mask)
+        for row, mask in product(ALL, MASKS)
+        if row[:2] == (kernel, isa) and in_every_run(row, mask) == every
     }
     addresses = addresses_of(sources.values(), found[0], found[1])
     return {key: addresses[made.symbol] for key, made in sources.items()}
+
+
+def address_of(row: Row, mask: str) -> int:
+    """The address of a function; skips where it does not run."""
+    return functions(*row[:2], in_every_run(row, mask))[row[2], mask]
 
 
 def run(address: int, *given: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
@@ -127,10 +151,10 @@ def by_formula(
     return slopes @ k, *(x.unflatten(1, (kv_heads, groups)).sum(2) for x in sums)
 
 
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_any_sizes_strides_and_threads_are_right(kernel: str, isa: str, dtype: torch.dtype, mask: str) -> None:
-    address, before = functions(kernel, isa)[dtype, mask], torch.get_num_threads()
+@pytest.mark.parametrize(("row", "mask"), with_masks(product(ALL, MASKS)), ids=str)
+def test_any_sizes_strides_and_threads_are_right(row: Row, mask: str) -> None:
+    dtype = row[2]
+    address, before = address_of(row, mask), torch.get_num_threads()
     for number, (batch, heads, kv_heads, rows, keys, depth, columns) in enumerate(SIZES):
         order = ((0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3))[number % 3]
         q, grad_out = (apart((batch, heads, rows, n), dtype, order) for n in (depth, columns))
@@ -163,15 +187,16 @@ def test_the_references_agree_with_autograd(causal: bool) -> None:
             torch.testing.assert_close(grad.double(), its_exact, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_rows_without_a_key_and_hidden_keys_have_no_gradient(kernel: str, isa: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("row", "hides"), with_masks(product(ALL, ("bool",))), ids=str)
+def test_rows_without_a_key_and_hidden_keys_have_no_gradient(row: Row, hides: str) -> None:
+    dtype = row[2]
     q, k, v, grad_out = (torch.randn(1, 2, 300, 40).to(dtype) for _ in range(4))
     mask = torch.ones(1, 1, 300, 300, dtype=torch.bool)
     mask[:, :, 3] = False
     mask[..., 17] = False
     mask[..., 290] = False
     out, sums = attend(q, k, v, mask, SCALE, False, False)
-    grad_q, grad_k, grad_v = run(functions(kernel, isa)[dtype, "bool"], grad_out, q, k, v, out, sums, mask=mask)
+    grad_q, grad_k, grad_v = run(address_of(row, hides), grad_out, q, k, v, out, sums, mask=mask)
     assert grad_q[:, :, 3].abs().max() == 0
     assert max(grad[:, :, [17, 290]].abs().max() for grad in (grad_k, grad_v)) == 0
     for grad, exact in zip(
@@ -180,31 +205,37 @@ def test_rows_without_a_key_and_hidden_keys_have_no_gradient(kernel: str, isa: s
         assert error(grad, exact) <= 2 * BOUND[dtype]
 
 
-@pytest.mark.parametrize(("mask", "keys"), [("none", 1), ("bool", 1), ("causal", 40)])
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_the_only_key_of_a_row_has_no_slope(kernel: str, isa: str, dtype: torch.dtype, mask: str, keys: int) -> None:
+ONLY_KEYS = (("none", 1), ("bool", 1), ("causal", 40))
+
+
+@pytest.mark.parametrize(
+    ("row", "mask", "keys"), with_masks((row, *case) for row, case in product(ALL, ONLY_KEYS)), ids=str
+)
+def test_the_only_key_of_a_row_has_no_slope(row: Row, mask: str, keys: int) -> None:
+    dtype = row[2]
     # The fuzzer's seed 251696: eager has 0 there, not a difference of two roundings.
     q, grad_out = torch.randn(1, 2, 40, 33).to(dtype), torch.randn(1, 2, 40, 33).to(dtype)
     k, v = torch.randn(1, 2, keys, 33).to(dtype), torch.randn(1, 2, keys, 33).to(dtype)
     hides = torch.ones(1, 1, 40, keys, dtype=torch.bool) if mask == "bool" else None
     out, sums = attend(q, k, v, hides, SCALE, mask == "causal", False)
-    grad_q, grad_k, _ = run(functions(kernel, isa)[dtype, mask], grad_out, q, k, v, out, sums, mask=hides)
+    grad_q, grad_k, _ = run(address_of(row, mask), grad_out, q, k, v, out, sums, mask=hides)
     assert not grad_q[:, :, : 40 if keys == 1 else 1].any()
     assert keys > 1 or not grad_k.any()
     reference = attend_backward(grad_out, q, k, v, out, sums, hides, SCALE, mask == "causal")
     assert not reference[0][:, :, : 40 if keys == 1 else 1].any()
     grad_out[0, 0, 0, 5] = math.nan
-    grad_q, _, _ = run(functions(kernel, isa)[dtype, mask], grad_out, q, k, v, out, sums, mask=hides)
+    grad_q, _, _ = run(address_of(row, mask), grad_out, q, k, v, out, sums, mask=hides)
     assert grad_q[0, 0, 0].isnan().all()
 
 
-@pytest.mark.parametrize(("kernel", "isa", "dtype"), ALL, ids=str)
-def test_weights_far_apart_do_not_overflow(kernel: str, isa: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("row", ALL, ids=str)
+def test_weights_far_apart_do_not_overflow(row: Row) -> None:
     """Scores of some hundreds: nearly all weight is one key's."""
+    dtype = row[2]
     q, k, v, grad_out = (torch.randn(1, 2, 40, 64).to(dtype) for _ in range(4))
     q *= 50
     out, sums = attend(q, k, v, None, SCALE, False, False)
-    grads = run(functions(kernel, isa)[dtype, "none"], grad_out, q, k, v, out, sums, mask=None)
+    grads = run(address_of(row, "none"), grad_out, q, k, v, out, sums, mask=None)
     expected = attend_backward(grad_out, q, k, v, out, sums, None, SCALE, False)[:3]
     for grad, one in zip(grads, expected, strict=True):
         assert error(grad.double(), one.double()) <= (0.05 if dtype != torch.float32 else 1e-3)
@@ -216,7 +247,7 @@ def test_a_nan_reaches_the_gradients_that_depend_on_it(kernel: str, isa: str) ->
     grad_out[0, 0, 7, 3] = math.nan
     out, sums = attend(q, k, v, None, SCALE, True, False)
     grad_q, grad_k, grad_v = run(
-        functions(kernel, isa)[torch.float32, "causal"], grad_out, q, k, v, out, sums, mask=None
+        address_of((kernel, isa, torch.float32), "causal"), grad_out, q, k, v, out, sums, mask=None
     )
     assert grad_q[0, 0, 7].isnan().all()
     assert not grad_q[0, 0, [r for r in range(40) if r != 7]].isnan().any()
