@@ -6,11 +6,15 @@ import argparse
 import gc
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +38,15 @@ def arguments(*options: str) -> argparse.Namespace:
     return parser().parse_args(["run", *options])
 
 
-@pytest.mark.parametrize(
-    ("model", "limits", "status", "error"),
-    [
-        ("hangs", supervise.Limits(seconds=8, bytes=6 << 30), "timeout", "no answer in 8 s"),
-        ("grows", supervise.Limits(seconds=60, bytes=2 << 30), "memory", "took more than 2 GiB"),
-    ],
-)
-def test_a_model_that_ends_its_process_is_a_row(model: str, limits: supervise.Limits, status: str, error: str) -> None:
-    row = supervise.run(odd(model), limits, {})
-    assert (row["status"], row["error"]) == (status, error)
-
-
-def test_a_crash_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    jobs = [odd("crashes"), odd("works_too")]
-    ended_early = run.run_all(jobs, store, arguments("timm"))
-    assert not ended_early
-    assert [(r["job"]["model"], r["status"]) for r in store.rows()] == [("crashes", "crash"), ("works_too", "pass")]
-    assert store.rows()[0]["error"] == "ended by SIGSEGV"
+def test_models_that_end_their_process_are_rows() -> None:
+    # Side by side: one of them only waits.
+    limits = {"hangs": supervise.Limits(8, 6 << 30), "grows": supervise.Limits(60, 2 << 30)}
+    with ThreadPoolExecutor() as pool:
+        rows = list(pool.map(lambda model: supervise.run(odd(model), limits[model], {}), limits))
+    assert [(row["status"], row["error"]) for row in rows] == [
+        ("timeout", "no answer in 8 s"),
+        ("memory", "took more than 2 GiB"),
+    ]
 
 
 def test_a_backend_that_fails_or_differs_is_no_pass_and_the_others_are_timed() -> None:
@@ -77,11 +71,6 @@ def test_a_step_that_replaces_a_buffer_is_checked_twice_from_the_same_start() ->
     assert row["status"] == "pass", row
 
 
-def test_a_step_that_changes_buffers_is_checked_twice_from_the_same_start() -> None:
-    row = run_job(Job("odd", "counts", ("eager", "icpu"), mode="training", repeat=0))
-    assert row["status"] == "pass", row
-
-
 def test_a_model_that_fails_with_the_default_type_has_a_reference_in_double_precision() -> None:
     assert run_job(odd("fills"))["eager_error"] < 1e-6
     assert torch.get_default_dtype() == torch.float32
@@ -94,7 +83,9 @@ def test_no_round_checks_without_timing() -> None:
     assert row["eager_error"] is None  # double precision was not needed
 
 
-def test_a_check_without_timing_keeps_the_weights_of_one_backend_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_changes_buffers_is_checked_with_the_weights_of_one_backend_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     modules: list[weakref.ref[torch.nn.Module]] = []
     alive: list[int] = []
 
@@ -108,7 +99,7 @@ def test_a_check_without_timing_keeps_the_weights_of_one_backend_at_a_time(monke
     prepare = execute.prepare
     monkeypatch.setattr(execute, "prepare", watched)
     row = run_job(Job("odd", "counts", ("eager", "aot_eager", "icpu"), mode="training", repeat=0))
-    assert row["status"] == "pass"
+    assert row["status"] == "pass", row
     assert alive == [0, 0, 0, 0]
 
 
@@ -134,21 +125,36 @@ def test_icpu_gives_counters() -> None:
     assert (reports["graphs"], reports["kernels"], reports["vectorized"], reports["externs"]) == (1, 1, 1, {})
 
 
+@pytest.fixture
+def term() -> Iterator[None]:
+    """The command line answers SIGTERM in its own way, which ends with the test."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("term")
 def test_a_killed_run_resumes_with_what_is_missing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench_suites", "run", "kernels", "--tiny", "--backends", "eager"]
-    command += ["--models", "add_relu,gelu", "--repeat", "1", "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    command = ["run", "kernels", "--tiny", "--backends", "eager", "--models", "add_relu,gelu", "--repeat", "1"]
+    command += ["--out", str(tmp_path)]
+    process = os.fork()  # `python -m bench_suites`, which need not import torch
+    if process == 0:
+        try:
+            sys.argv[1:] = command
+            runpy.run_module("bench_suites", run_name="__main__")
+        finally:
+            os._exit(1)
     deadline = time.monotonic() + 60
     while not Store(tmp_path).rows() and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    os.kill(process, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == -signal.SIGKILL
     kept = Store(tmp_path).rows()
     assert len(kept) == 1
     # What a process writes when it is killed in the middle of a line.
     with (tmp_path / "results.jsonl").open("a") as file:
         file.write('{"key": "kernels/ge')
-    assert subprocess.run([*command, "--resume"], capture_output=True, check=False).returncode == 0
+    assert main([*command, "--resume"]) == 0
     rows = Store(tmp_path).rows()
     assert [row["job"]["model"] for row in rows] == ["add_relu", "gelu"]
     assert rows[0] == kept[0]
@@ -156,34 +162,30 @@ def test_a_killed_run_resumes_with_what_is_missing(tmp_path: Path) -> None:
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 3
 
 
-def test_an_interrupt_keeps_what_is_done_and_ends_the_worker(tmp_path: Path) -> None:
+def test_a_crash_is_a_row_the_rest_goes_on_and_an_interrupt_keeps_what_is_done_and_ends_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers: list[int] = []
+    watch = supervise._watch
+
+    def watched(process: subprocess.Popen[bytes], limits: supervise.Limits) -> tuple[tuple[str, str] | None, int]:
+        workers.append(process.pid)
+        if len(workers) < 3:
+            return watch(process, limits)
+        interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.start()
+        try:
+            return watch(process, limits)
+        finally:
+            interrupt.cancel()
+
+    monkeypatch.setattr(supervise, "_watch", watched)
     store = Store(tmp_path)
-    workers = tmp_path / "workers"
-    workers.touch()
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from bench_suites import run, supervise; from bench_suites.__main__ import parser\n"
-        "from bench_suites.job import Job; from bench_suites.store import Store\n"
-        "import subprocess; popen = subprocess.Popen\n"
-        "def noted(*a, **k):\n"
-        "    p = popen(*a, **k); Path(sys.argv[2]).open('a').write(f'{p.pid} '); return p\n"
-        "supervise.subprocess.Popen = noted\n"
-        "jobs = [Job('odd', m, ('eager',), repeat=1) for m in ('works', 'hangs')]\n"
-        "args = parser().parse_args(['run', 'timm'])\n"
-        "print(run.run_all(jobs, Store(Path(sys.argv[1])), args))\n"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path), str(workers)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    deadline = time.monotonic() + 60
-    while not (store.rows() and len(workers.read_text().split()) == 2) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=30)
-    assert output.strip() == "True"
-    assert [row["job"]["model"] for row in store.rows()] == ["works"]
-    _, last = workers.read_text().split()
+    assert run.run_all([odd("crashes"), odd("works_too"), odd("hangs")], store, arguments("timm"))
+    assert [(r["job"]["model"], r["status"]) for r in store.rows()] == [("crashes", "crash"), ("works_too", "pass")]
+    assert store.rows()[0]["error"] == "ended by SIGSEGV"
     with pytest.raises(ProcessLookupError):
-        os.kill(int(last), 0)
+        os.kill(workers[-1], 0)
 
 
 def test_shards_part_the_models_and_filters_choose() -> None:

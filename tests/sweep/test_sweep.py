@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,31 +20,74 @@ ROOT = Path(__file__).resolve().parents[2]
 ADD = Case("op", "add", "float32", "inference")
 
 
-def sweep(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """`python -m tests.sweep args`, in a process of its own: the database changes switches of torch."""
+#: Runs sweeps one after the other in one process: a small one takes most of its time to import the database.
+PROGRAM = """
+import contextlib, io, json, runpy, sys
+
+found = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv[1:] = arguments
+    text = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(text):
+            runpy.run_module("tests.sweep", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        found.append((end.code, text.getvalue()))
+print(json.dumps(found))
+"""
+
+REPRESENTATIVE = "op (add|argmax|gather|nn.functional.dropout)$|module nn.Linear$"
+FAILING = ("--filter", "op (sum|neg)$", "--dtypes", "float32", "--kinds", "inference", "--samples", "1")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a sweep returned and printed, and the folder of its rows."""
+
+    code: int
+    text: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    """`python -m tests.sweep` with several arguments, in a process of its own: the database changes switches of
+    torch."""
     pytest.importorskip("expecttest", reason="torch's operator database needs it: pip install expecttest")
-    command = [sys.executable, "-m", "tests.sweep", "--out", str(folder), *args]
-    return subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=600)
-
-
-def test_representative_operators_pass_in_every_kind(tmp_path: Path) -> None:
-    pattern = "op (add|argmax|gather|nn.functional.dropout)$|module nn.Linear$"
-    done = sweep(
-        tmp_path, "--filter", pattern, "--dtypes", "float32,int8", "--samples", "2", "--databases", "op,module"
-    )
+    passing, failing, kept = (tmp_path_factory.mktemp(name) for name in ("passing", "failing", "kept"))
+    (kept / "rows-1-of-1.jsonl").write_text(to_json(Row(ADD, "pass")) + "\n")
+    arguments = {
+        "representative": (
+            passing,
+            *("--filter", REPRESENTATIVE, "--dtypes", "float32,int8", "--samples", "2", "--databases", "op,module"),
+        ),
+        "failing": (failing, *FAILING, "--shard", "1/2", "--backend", "no_such_backend"),
+        "resumed": (failing, *FAILING, "--shard", "2/2", "--resume", "--backend", "eager"),
+        "report": (kept, "--filter", "op add$", "--dtypes", "float32", "--databases", "op", "--report"),
+    }
+    lines = json.dumps([["--out", str(folder), *options] for folder, *options in arguments.values()])
+    command = [sys.executable, "-c", PROGRAM, lines]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "failures that no line covers: 0" in done.stdout
-    kinds = {row.case.kind for row in read_rows(tmp_path).values() if row.status == "pass"}
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {
+        name: Done(code, text, folder)
+        for (name, (folder, *_)), (code, text) in zip(arguments.items(), found, strict=True)
+    }
+
+
+def test_representative_operators_pass_in_every_kind(sweeps: dict[str, Done]) -> None:
+    done = sweeps["representative"]
+    assert done.code == 0, done.text
+    assert "failures that no line covers: 0" in done.text
+    kinds = {row.case.kind for row in read_rows(done.folder).values() if row.status == "pass"}
     assert kinds == {"inference", "gradients", "layouts", "special", "inplace", "out", "dynamic", "errors"}
 
 
-def test_a_failing_case_is_a_row_and_the_next_shard_goes_on(tmp_path: Path) -> None:
-    args = ["--filter", "op (sum|neg)$", "--dtypes", "float32", "--kinds", "inference", "--samples", "1"]
-    first = sweep(tmp_path, *args, "--shard", "1/2", "--backend", "no_such_backend")
-    assert first.returncode == 1
-    second = sweep(tmp_path, *args, "--shard", "2/2", "--resume", "--backend", "eager")
-    assert second.returncode == 0, second.stdout + second.stderr
-    assert sorted(row.status for row in read_rows(tmp_path).values()) == ["error", "pass"]
+def test_a_failing_case_is_a_row_and_the_next_shard_goes_on(sweeps: dict[str, Done]) -> None:
+    assert sweeps["failing"].code == 1
+    assert sweeps["resumed"].code == 0, sweeps["resumed"].text
+    assert sorted(row.status for row in read_rows(sweeps["failing"].folder).values()) == ["error", "pass"]
 
 
 # -- when results are the same -----------------------------------------------------------------------------------------
@@ -106,11 +150,9 @@ def test_the_sign_of_zero_counts_where_it_is_asked_for() -> None:
 
 
 # -- rows and expected failures ----------------------------------------------------------------------------------------
-def test_a_report_keeps_the_rows(tmp_path: Path) -> None:
-    (tmp_path / "rows-1-of-1.jsonl").write_text(to_json(Row(ADD, "pass")) + "\n")
-    done = sweep(tmp_path, "--filter", "op add$", "--dtypes", "float32", "--databases", "op", "--report")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert list(read_rows(tmp_path)) == [ADD]
+def test_a_report_keeps_the_rows(sweeps: dict[str, Done]) -> None:
+    assert sweeps["report"].code == 0, sweeps["report"].text
+    assert list(read_rows(sweeps["report"].folder)) == [ADD]
 
 
 def test_rows_survive_a_line_that_was_cut_short(tmp_path: Path) -> None:
