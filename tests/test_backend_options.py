@@ -210,6 +210,7 @@ def test_bad_environment_variable_is_a_user_error_that_names_it() -> None:
         "import torch, inductor_cpu\ntorch.compile(lambda x: x + 1, backend='icpu')(torch.ones(3))",
         ICPU_CPP_SIMDLEN="wide",
     )
+    assert done.returncode != 0
     assert "UserError: environment variable ICPU_CPP_SIMDLEN takes one of" in done.stderr
 
 

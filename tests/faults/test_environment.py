@@ -33,12 +33,6 @@ def test_runs_with_other_compilers_threads_vectors_and_folders_share_a_cache_and
     assert len(list((cache.root / "libs").glob("executor-*.so"))) == 1
 
 
-def test_a_bad_variable_is_named() -> None:
-    done = run(ICPU_CPP_SIMDLEN="wide")
-    assert done.returncode != 0
-    assert "environment variable ICPU_CPP_SIMDLEN takes one of" in done.stderr
-
-
 def test_no_memory_for_a_packed_weight_is_a_user_error_and_the_next_call_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

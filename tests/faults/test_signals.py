@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from inductor_cpu.runtime.cache import KernelCache
-from inductor_cpu.runtime.guardian import Guardian
+from inductor_cpu.runtime import process
+from inductor_cpu.runtime.cache import KernelCache, private_cache
+from inductor_cpu.runtime.guardian import GUARDIAN, Guardian
+from tests.children import ending, fork
 from tests.faults.support import (
     MODEL,
     alive,
@@ -48,31 +52,30 @@ def test_compilers_and_their_files_go_with_the_program(
     assert libraries(cache) == []
 
 
-def test_a_compiler_goes_with_a_program_that_dies_while_it_starts_it() -> None:
-    program = (
-        "import os, signal\n"
-        "from inductor_cpu.runtime import process\n"
-        "start = process.spawn\n"
-        "def last(*args, **options):\n"
-        "    print(start(*args, **options).pid, flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "process.spawn = last\n"
-        "process.ProcessGroup().run(['sleep', '600'], 600)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), stdout=subprocess.PIPE, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert until(lambda: not alive(int(done.stdout)), 10)
+def test_a_compiler_goes_with_a_program_that_dies_while_it_starts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note, start = tmp_path / "compiler.pid", process.spawn
+
+    def last(*args: Any, **options: Any) -> None:
+        note.write_text(str(start(*args, **options).pid))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def program() -> None:
+        monkeypatch.setattr(process, "spawn", last)
+        process.ProcessGroup().run(["sleep", "600"], 600)
+
+    assert ending(fork(program)) == -signal.SIGKILL
+    assert until(lambda: not alive(int(note.read_text())), 10)
 
 
-def test_a_private_cache_goes_with_a_killed_program(tmp_path: Path) -> None:
-    program = (
-        "import os, signal\n"
-        "from inductor_cpu.runtime.cache import private_cache\n"
-        "assert private_cache().root.exists()\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(TMPDIR=str(tmp_path)), check=False)
-    assert done.returncode == -signal.SIGKILL
+def test_a_private_cache_goes_with_a_killed_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def program() -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        assert private_cache().root.parent == tmp_path
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert ending(fork(program)) == -signal.SIGKILL
     assert until(lambda: list(tmp_path.glob("icpu-*")) == [], 10)
 
 
@@ -98,20 +101,16 @@ def test_a_janitor_that_somebody_killed_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_does_not_keep_the_janitor_waiting(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
+    folder, note = tmp_path / "folder", tmp_path / "child"
     folder.mkdir()
-    program = (
-        "import os, pathlib, signal, sys\n"
-        "from inductor_cpu.runtime.guardian import GUARDIAN\n"
-        f"GUARDIAN.add('folder', pathlib.Path({str(folder)!r}))\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    signal.pause()\n"
-        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child))\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    subprocess.run([sys.executable, "-c", program], env=environment(), check=False)
+
+    def program() -> None:
+        GUARDIAN.add("folder", folder)
+        note.write_text(str(fork(signal.pause)))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert ending(fork(program)) == -signal.SIGKILL
     try:
         assert until(lambda: not folder.exists(), 10)
     finally:
-        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+        os.kill(int(note.read_text()), signal.SIGKILL)

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from inductor_cpu.runtime.prebuilt import Builder, prebuild, prelude_header, usa
 from inductor_cpu.runtime.process import Cancelled, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import target_for
+from tests.children import ending, fork
 from tests.faults.support import alive, until
 from tests.runtime.conftest import Load
 from tests.runtime.support import kernel
@@ -142,23 +140,13 @@ def test_many_processes_asking_for_one_kernel_compile_it_once(tmp_path: Path, pr
     cxx = find_toolchain().command[0]
     wrapper.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) echo run >> {tmp_path}/runs; esac\nexec {cxx} "$@"\n')
     wrapper.chmod(0o755)
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from inductor_cpu.ir.plan import KernelSource\n"
-        "from inductor_cpu.runtime.cache import open_cache\n"
-        "from inductor_cpu.runtime.compile import load_kernels\n"
-        "from inductor_cpu.runtime.toolchain import find_toolchain\n"
-        "from inductor_cpu.targets.cpu import target_for\n"
-        "s = KernelSource('icpu_p', 'p', 'extern \"C\" void icpu_p(void* const*, const int64_t*) {}')\n"
-        f"tc = find_toolchain({str(wrapper)!r})\n"
-        f"cache = open_cache({str(tmp_path / 'c')!r})\n"
-        f"assert load_kernels([s], target_for(), Path({str(prelude)!r}), cache, tc)['icpu_p']"
-    )
-    root = str(Path(__file__).resolve().parents[2])
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root}) for _ in range(2)
-    ]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    source = KernelSource("icpu_p", "p", 'extern "C" void icpu_p(void* const*, const int64_t*) {}')
+
+    def program() -> None:
+        cache, toolchain = open_cache(tmp_path / "c"), find_toolchain(str(wrapper))
+        assert load_kernels([source], target_for(), prelude, cache, toolchain)["icpu_p"]
+
+    assert [ending(child) for child in [fork(program) for _ in range(2)]] == [0, 0]
     assert (tmp_path / "runs").read_text() == "run\n"
 
 

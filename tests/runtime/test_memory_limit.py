@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import resource
 from pathlib import Path
 
 import pytest
 
 from inductor_cpu.runtime.memory_limit import memory_limit
+from tests.children import ending, fork
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 LIMIT = 1 << 20
@@ -55,9 +55,10 @@ def test_memory_of_the_machine_counts_where_no_group_has_less(
 
 
 def test_resource_limit_of_the_process_counts() -> None:
-    code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_DATA, (1 << 33, resource.RLIM_INFINITY))\n"
-        "from inductor_cpu.runtime.memory_limit import memory_limit; print(memory_limit())"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert int(out) == min(1 << 33, memory_limit())
+    expected = min(1 << 33, memory_limit())
+
+    def program() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (1 << 33, resource.RLIM_INFINITY))
+        assert memory_limit() == expected
+
+    assert ending(fork(program)) == 0
