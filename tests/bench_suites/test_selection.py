@@ -12,28 +12,33 @@ from bench_suites.job import Job
 from bench_suites.suites.table import NAMES, load
 from tests.cases import cases
 
-#: BERT in float32 is one of tests/e2e/test_models.py.
+#: BERT and Swin are two of tests/e2e/test_models.py.
 INFERENCE = cases(
-    [
-        ("huggingface", "XLNetLMHeadModel"),
-        ("huggingface", "Llama_generate"),
-        ("timm", "swin_base_patch4_window7_224"),
-        ("torchbench", "basic_gnn_gcn"),
-    ],
+    [("huggingface", "XLNetLMHeadModel"), ("huggingface", "Llama_generate"), ("torchbench", "basic_gnn_gcn")],
     [
         ("huggingface", "DebertaV2ForMaskedLM"),
         ("huggingface", "GoogleFnet"),
         ("huggingface", "Qwen"),
         ("timm", "lcnet_050"),
+        ("timm", "swin_base_patch4_window7_224"),
     ],
 )
 
+#: Every run trains ResNet in tests/e2e/test_training.py.
 TRAINING = cases(
-    [("huggingface", "T5Small"), ("timm", "convnextv2_nano"), ("timm", "resnet18")],
-    [("huggingface", "DistillGPT2"), ("huggingface", "YituTechConvBert"), ("torchbench", "squeezenet1_1")],
+    [("huggingface", "T5Small"), ("timm", "convnextv2_nano")],
+    [
+        ("huggingface", "DistillGPT2"),
+        ("huggingface", "YituTechConvBert"),
+        ("timm", "resnet18"),
+        ("torchbench", "squeezenet1_1"),
+    ],
 )
 
-LOW_PRECISION = (("timm", "resnet18", "bfloat16"), ("huggingface", "BertForMaskedLM", "amp-bf16"))
+LOW_PRECISION = cases(
+    [("timm", "deit_tiny_patch16_224", "bfloat16"), ("huggingface", "BertForMaskedLM", "amp-bf16")],
+    [("timm", "resnet18", "bfloat16")],
+)
 
 
 def check(suite: str, model: str, mode: Literal["inference", "training"], dtype: str = "float32") -> None:

@@ -215,7 +215,7 @@ def test_a_run_goes_on_after_the_recorded_seeds(tmp_path: Path) -> None:
     assert next_seed(progress) == 15
 
 
-@pytest.mark.parametrize("first", cases([0, 5], [10, 15]))
+@pytest.mark.parametrize("first", cases([5], [0, 10, 15]))
 def test_random_graphs_give_eagers_values(first: int) -> None:
     for seed in range(first, first + 5):
         outcome = evaluate(generate(seed))
