@@ -116,9 +116,8 @@ def add_where_it_lies(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
 FEW, MANY = 100, 2_000_000
 
 
-@pytest.mark.parametrize(
-    ("function", "elements", "dtype"),
-    [
+def test_any_number_of_threads_writes_the_same(threads: None) -> None:
+    writes = [
         (add_elements, FEW, torch.float32),
         (add_elements, FEW, torch.bfloat16),
         (add_elements, MANY, torch.float32),
@@ -128,27 +127,30 @@ FEW, MANY = 100, 2_000_000
         (put_elements, MANY, torch.float32),
         (add_where_it_lies, FEW, torch.float32),
         (add_where_it_lies, MANY, torch.float32),
-    ],
-)
-def test_any_number_of_threads_writes_the_same(
-    function: Function, elements: int, dtype: torch.dtype, threads: None
-) -> None:
-    x, values = (torch.randn(n).mul(100).to(dtype) for n in (elements, 50_003))
-    places = torch.randint(0, elements, (50_003,))
-    if function is set_elements:
-        values = places.to(dtype)  # which of two values comes last is not defined
-    compiled, _ = compile_counted(function)
+    ]
+    inputs = []
+    for number, (function, elements, dtype) in enumerate(writes):
+        points = 50_003 + number  # so that no loop serves two of them
+        x, values = (torch.randn(n).mul(100).to(dtype) for n in (elements, points))
+        places = torch.randint(0, elements, (points,))
+        if function is set_elements:
+            values = places.to(dtype)  # which of two values comes last is not defined
+        inputs.append((x, places, values))
+    compiled, _ = compile_counted(
+        lambda inputs: [function(*args) for (function, *_), args in zip(writes, inputs, strict=True)]
+    )
     found = []
     for count in (1, 2, 3):
         torch.set_num_threads(count)
-        found.append(compiled(x.clone(), places, values))
-    assert all(torch.equal(found[0], other) for other in found[1:])
-    if not dtype.is_floating_point:
-        assert torch.equal(found[0], function(x.clone(), places, values))
-        return
-    exact, terms = (function(f(x.double()), places, f(values.double())) for f in (torch.clone, torch.abs))
-    bound = (places.bincount().max() + 1) * torch.finfo(dtype).eps * terms.abs()  # of sums in any order
-    assert ((found[0] - exact).abs() <= bound).all()
+        found.append(compiled(copy.deepcopy(inputs)))
+    for (function, _, dtype), (x, places, values), one, *others in zip(writes, inputs, *found, strict=True):
+        assert all(torch.equal(one, other) for other in others)
+        if not dtype.is_floating_point:
+            assert torch.equal(one, function(x.clone(), places, values))
+            continue
+        exact, terms = (function(f(x.double()), places, f(values.double())) for f in (torch.clone, torch.abs))
+        bound = (places.bincount().max() + 1) * torch.finfo(dtype).eps * terms.abs()  # of sums in any order
+        assert ((one - exact).abs() <= bound).all()
 
 
 @pytest.mark.parametrize("elements", [FEW, MANY])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 from torch._dynamo.utils import same
 
 import inductor_cpu
-from tests.cases import in_turns
+from tests.cases import cases
 from tests.e2e.support import compile_counted
 
 
@@ -92,9 +93,21 @@ def _step(module: nn.Module, function: Callable[..., Any], x: torch.Tensor) -> t
     return {"x": leaf.grad, **found, **dict(module.named_buffers())}, results
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype", "dynamic"), in_turns(MODULES, [torch.float32, torch.bfloat16], [False, True]), ids=str
-)
+#: Each module once, each dtype with static sizes and with symbols; these take several times as long.
+ALWAYS = [
+    ("norm, depthwise, pooling, linear", torch.float32, False),
+    ("results from the middle", torch.float32, True),
+    ("a part of a result", torch.bfloat16, False),
+    ("patches as tokens", torch.bfloat16, False),
+    ("transposed", torch.float32, False),
+    ("pixels with gaps", torch.float32, False),
+    ("changed in place", torch.bfloat16, False),
+    ("no depthwise ones", torch.bfloat16, True),
+]
+MORE = [step for step in product(MODULES, [torch.float32, torch.bfloat16], [False, True]) if step not in ALWAYS]
+
+
+@pytest.mark.parametrize(("name", "dtype", "dynamic"), cases(ALWAYS, MORE), ids=str)
 def test_a_step_with_convolutions_has_the_numbers_and_strides_of_eager(
     name: str, dtype: torch.dtype, dynamic: bool
 ) -> None:
