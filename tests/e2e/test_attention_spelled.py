@@ -14,6 +14,7 @@ import inductor_cpu
 from inductor_cpu.kernels.attention import choose
 from inductor_cpu.targets.cpu import detect
 from inductor_cpu.trace import CompileReport
+from tests.cases import cases, in_turns
 from tests.e2e.support import Function, compile_counted
 from tests.spelled import (
     added,
@@ -57,18 +58,23 @@ def is_own(reports: list[CompileReport]) -> bool:
 
 @pytest.mark.parametrize(
     ("function", "dtype"),
-    [
-        (plain, torch.float32),
-        (added, torch.bfloat16),
-        (dropped, torch.float32),
-        (dropped, torch.bfloat16),
-        (dropped, torch.float16),
-        (hidden, torch.float32),
-        (hidden, torch.bfloat16),
-        (hidden_by_a_number, torch.float32),
-        (hidden_by_a_number, torch.float16),
-        (in_three_dimensions, torch.float32),
-    ],
+    cases(
+        [
+            (plain, torch.float32),
+            (added, torch.bfloat16),
+            (dropped, torch.bfloat16),
+            (hidden, torch.bfloat16),
+            (hidden_by_a_number, torch.float16),
+            (in_three_dimensions, torch.float32),
+        ],
+        # The others of float32 have the settings of the next test.
+        [
+            (dropped, torch.float32),
+            (dropped, torch.float16),
+            (hidden, torch.float32),
+            (hidden_by_a_number, torch.float32),
+        ],
+    ),
 )
 def test_values_and_gradients_are_as_exact_as_eagers(function: Function, dtype: torch.dtype) -> None:
     masks = {added: torch.randn(2, 1, 40, 57).to(dtype), dropped: torch.randn(40, 57).to(dtype)}
@@ -85,12 +91,18 @@ def test_the_interpreter_other_vectors_and_threads_agree(options: dict[str, Any]
         check(hidden, [*operands(rows=70, keys=90), torch.rand(70, 90) < 0.7])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_what_is_added_has_a_gradient(dtype: torch.dtype) -> None:
-    bias = torch.randn(1, 3, 40, 57).to(dtype).requires_grad_()
-    check(lambda *x: (scores_of(x[0], x[1]) + x[3]).softmax(-1) @ x[2], [*operands(dtype), bias])
-    torch._dynamo.reset()
-    check(F.scaled_dot_product_attention, [*operands(dtype), bias])  # torch spells it out
+def biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    return (scores_of(q, k) + bias).softmax(-1) @ v
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    # Torch spells out its own function where what is added has a gradient.
+    in_turns([biased, F.scaled_dot_product_attention], [torch.float32, torch.bfloat16]),
+    ids=["by hand", "by hand", "by torch", "by torch"],
+)
+def test_what_is_added_has_a_gradient(function: Function, dtype: torch.dtype) -> None:
+    check(function, [*operands(dtype), torch.randn(1, 3, 40, 57).to(dtype).requires_grad_()])
 
 
 @pytest.mark.parametrize("is_added", [False, True])
@@ -105,13 +117,33 @@ def test_rows_without_a_key_are_nan_where_they_are_in_eager_mode(is_added: bool)
     assert is_own(reports)
 
 
+LEAST = torch.finfo(torch.float32).min
+
+
 @pytest.mark.parametrize(
-    ("dtype", "wide"),
-    # Scores of float32 are wide as they are.
-    [(torch.float32, False), *((d, wide) for d in (torch.bfloat16, torch.float16) for wide in (False, True))],
+    ("dtype", "wide", "fill"),
+    cases(
+        [
+            (torch.float32, False, -1e9),  # scores of float32 are wide as they are
+            (torch.float32, False, math.nan),
+            (torch.bfloat16, False, LEAST),
+            (torch.bfloat16, False, math.inf),
+            (torch.bfloat16, True, math.nan),
+            (torch.float16, False, -1e9),
+            (torch.float16, False, LEAST),
+            (torch.float16, True, -1e9),
+            (torch.float16, True, math.inf),
+        ],
+        [
+            *((torch.float32, False, fill) for fill in (LEAST, math.inf)),
+            *((torch.bfloat16, False, fill) for fill in (-1e9, math.nan)),
+            *((torch.bfloat16, True, fill) for fill in (-1e9, LEAST, math.inf)),
+            *((torch.float16, False, fill) for fill in (math.inf, math.nan)),
+            *((torch.float16, True, fill) for fill in (LEAST, math.nan)),
+        ],
+    ),
     ids=str,
 )
-@pytest.mark.parametrize("fill", [-1e9, torch.finfo(torch.float32).min, math.inf, math.nan], ids=str)
 def test_what_hides_scores_is_the_number_that_their_type_holds(dtype: torch.dtype, fill: float, wide: bool) -> None:
     """-1e9 is -infinity in f16, so that a row without any key is NaN; in float such a row weighs all keys alike."""
     visible = torch.rand(40, 57) < 0.5

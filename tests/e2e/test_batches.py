@@ -12,7 +12,7 @@ from torch import nn
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.cpu import detect
-from tests.cases import in_turns
+from tests.cases import cases, in_turns
 from tests.e2e.support import compile_counted
 
 Tensor = torch.Tensor
@@ -139,8 +139,9 @@ def test_a_batch_serves_any_number_of_matrices_and_rows() -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("sizes", [(3, 7, 33), (3, 1, 33), (1, 7, 1), (33,), (7, 1)], ids=str)
+@pytest.mark.parametrize(
+    ("sizes", "dtype"), in_turns([(3, 7, 33), (3, 1, 33), (1, 7, 1), (33,), (7, 1)], DTYPES), ids=str
+)
 def test_what_is_added_to_a_batch_broadcasts(sizes: tuple[int, ...], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
 
@@ -205,7 +206,7 @@ def test_heads_are_merged_by_the_kernel_of_the_batch(dynamic: bool) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", cases([torch.float32, torch.bfloat16], [torch.float16]), ids=str)
 def test_training_multiplies_by_kernels_of_ours(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(40, 70), nn.GELU(), nn.Linear(70, 32, bias=False)).to(dtype)
@@ -236,8 +237,7 @@ SYMBOLS = {
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("symbols", SYMBOLS)
+@pytest.mark.parametrize(("symbols", "dtype"), in_turns(SYMBOLS, DTYPES), ids=str)
 def test_columns_and_depth_that_are_symbols_are_packed_at_each_call(symbols: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
 
@@ -295,8 +295,9 @@ def added(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 @pytest.mark.skipif("avx512_fp16" in detect().features, reason="this CPU multiplies f16")
-@pytest.mark.parametrize("rows", [1, 2, 3])
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("transposed", "rows"), cases([(False, 1), (True, 1), (False, 2), (True, 3)], [(True, 2), (False, 3)])
+)
 def test_few_rows_of_f16_are_multiplied_by_loops(transposed: bool, rows: int) -> None:
     torch.manual_seed(0)
     a, b = torch.randn(3, rows, 1000).half(), torch.randn(3, 1000, 70).half()

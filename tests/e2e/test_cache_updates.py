@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.cases import cases, in_turns
 from tests.e2e.support import Function, assert_same, compile_counted
 
 Tensor = torch.Tensor
@@ -101,8 +102,17 @@ SCATTERS = [
 VIEWS = [by_place, on_a_diagonal, above_a_diagonal]
 
 
-@pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("update", [by_index, by_put, by_slice, by_steps, *SCATTERS, *VIEWS])
+UPDATES = [by_index, by_put, by_slice, by_steps, *SCATTERS, *VIEWS]
+DYNAMIC = [by_index, by_put, by_slice, by_steps, by_scatter, by_scattered_sum, by_place]
+
+
+@pytest.mark.parametrize(
+    ("update", "dynamic"),
+    cases(
+        [*((update, None) for update in UPDATES), *((update, True) for update in DYNAMIC)],
+        [(update, True) for update in UPDATES if update not in DYNAMIC],
+    ),
+)
 def test_an_update_is_one_kernel(update: Function, dynamic: bool | None) -> None:
     _, _, names = run(update, cache(), PLACES, NEW, dynamic=dynamic)
     # With sizes that are not known torch puts into a slice, and that into a slice of the cache.
@@ -115,8 +125,7 @@ def test_an_update_of_a_view_of_a_view_copies_the_view_only(update: Function, dy
     run(update, cache(), PLACES, NEW, dynamic=dynamic)
 
 
-@pytest.mark.parametrize("update", SCATTERS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int64])
+@pytest.mark.parametrize(("update", "dtype"), in_turns(SCATTERS, [torch.bfloat16, torch.int64]))
 def test_scatters_into_other_dtypes(update: Function, dtype: torch.dtype) -> None:
     run(update, (cache() * 50).to(dtype), PLACES, (NEW * 50).to(dtype))
 

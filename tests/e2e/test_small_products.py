@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from inductor_cpu.trace import CompileReport
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 Tensor = torch.Tensor
@@ -29,8 +30,7 @@ def check(actual: Tensor, eager: Tensor, exact: Tensor, terms: Tensor) -> None:
 NARROW = ((7, 1, 1), (33, 1, 40), (1000, 64, 1), (5, 770, 1), (20, 3, 50), (20, 50, 3))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("size", NARROW, ids=str)
+@pytest.mark.parametrize(("size", "dtype"), in_turns(NARROW, DTYPES), ids=str)
 @torch.no_grad()
 def test_a_narrow_linear_is_one_kernel_with_what_follows(size: tuple[int, int, int], dtype: torch.dtype) -> None:
     rows, inner, columns = size
@@ -68,24 +68,23 @@ def test_a_narrow_linear_takes_any_number_of_rows() -> None:
     assert no_library(reports)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    ("batch", "rows", "depth", "columns", "transposed"),
-    [
-        (300, 3, 3, 1, False),
-        (300, 3, 3, 1, True),
-        (300, 1, 3, 3, True),
-        (200, 4, 4, 4, False),
-        (200, 4, 4, 4, True),
-        (50, 8, 8, 8, False),
-        (3, 40, 1, 50, True),
-        (8, 1, 30, 20, False),
-        (8, 1, 30, 20, True),
-    ],
+#: batch, rows, depth, columns, and whether the second operand lies transposed.
+SMALL = (
+    (300, 3, 3, 1, False),
+    (300, 3, 3, 1, True),
+    (300, 1, 3, 3, True),
+    (200, 4, 4, 4, False),
+    (200, 4, 4, 4, True),
+    (50, 8, 8, 8, False),
+    (3, 40, 1, 50, True),
+    (8, 1, 30, 20, False),
+    (8, 1, 30, 20, True),
 )
-def test_a_batch_of_small_matrices_calls_no_library(
-    batch: int, rows: int, depth: int, columns: int, transposed: bool, dtype: torch.dtype
-) -> None:
+
+
+@pytest.mark.parametrize(("size", "dtype"), in_turns(SMALL, DTYPES), ids=str)
+def test_a_batch_of_small_matrices_calls_no_library(size: tuple[int, int, int, int, bool], dtype: torch.dtype) -> None:
+    batch, rows, depth, columns, transposed = size
     torch.manual_seed(0)
     a, b, c = (torch.randn(batch, *sizes) for sizes in ((rows, depth), (columns, depth), (rows, columns)))
     b = b.mT if transposed else b.mT.contiguous()
