@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import inductor_cpu
+from tests.cases import in_turns
 from tests.codegen.harness import BITS, VECTORS, available
 from tests.e2e.support import assert_like_eager
 
@@ -54,10 +56,12 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]
 }
 
 
-@pytest.mark.parametrize("isa", available())
-@pytest.mark.parametrize("name", CASES)
-def test_pieces_give_eager_s_numbers(name: str, isa: str, threads: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("case", "threads"), in_turns(product(available(), CASES), [1, 2]), indirect=["threads"], ids=str
+)
+def test_pieces_give_eager_s_numbers(case: tuple[str, str], threads: int, tmp_path: Path) -> None:
     torch.manual_seed(0)
+    isa, name = case
     function, inputs = CASES[name]
     with inductor_cpu.config.patch({"cpp.simdlen": BITS[isa], "dump": str(tmp_path)}):
         assert_like_eager(function, *inputs(), rtol=1e-4, atol=2e-4)
