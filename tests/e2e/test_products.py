@@ -13,8 +13,8 @@ from inductor_cpu.kernels import linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.blocking import blocking_for
 from inductor_cpu.targets.cpu import detect
-from tests.cases import in_turns
-from tests.e2e.support import compile_counted
+from tests.cases import cases, in_turns
+from tests.e2e.support import Layers, compile_counted
 
 needs_amx = pytest.mark.skipif(
     "amx_bf16" not in usable_micro_kernels(detect()), reason="this CPU, or its system, has no AMX tiles of bf16"
@@ -39,9 +39,23 @@ def check(module: nn.Module, compiled: object, x: torch.Tensor) -> None:
     eager, result = module(x), compiled(x)  # type: ignore[operator]
     exact = module.double()(x.double())
     module.to(x.dtype)
+    compare(result, eager, exact)
+
+
+def compare(result: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> None:
     assert result.dtype == eager.dtype
     assert result.stride() == eager.stride()
     assert error(result, exact) <= 1.2 * error(eager, exact) + 1e-7
+
+
+@torch.no_grad()
+def check_each(layers: Layers, compiled: object, inputs: list[torch.Tensor]) -> None:
+    """`check` for layers that are one graph."""
+    eager, results = layers(inputs), compiled(inputs)  # type: ignore[operator]
+    exact = layers.double()([x.double() for x in inputs])
+    layers.to(inputs[0].dtype)
+    for three in zip(results, eager, exact, strict=True):
+        compare(*three)
 
 
 def prepare(module: nn.Module) -> nn.Module:
@@ -134,8 +148,7 @@ def test_threads_share_rows_and_columns(dtype: torch.dtype, split: bool, size: t
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize(("threads", "dtype"), in_turns([1, 2, 3, 5], [torch.bfloat16, torch.float32]), ids=str)
 def test_threads_meet_inside_panels_when_rows_are_few(threads: int, dtype: torch.dtype) -> None:
     """Each thread takes an equal part of the weight, whatever the number of panels: 3 here, and 1."""
     torch.manual_seed(0)
@@ -225,30 +238,36 @@ OF_HALVES = (
 )
 
 
+EVEN, ODD = tuple(CONVOLUTIONS)[::2], tuple(CONVOLUTIONS)[1::2]
+
+
 @pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        *in_turns(CONVOLUTIONS, [torch.bfloat16, torch.float32]),
-        *((name, torch.float16) for name in OF_HALVES),
-    ],
-    ids=str,
+    ("names", "dtype"),
+    cases(
+        [(EVEN, torch.bfloat16), (ODD, torch.float32), (OF_HALVES, torch.float16)],
+        [(EVEN, torch.float32), (ODD, torch.bfloat16)],
+    ),
+    ids=lambda value: {EVEN: "even", ODD: "odd", OF_HALVES: "few"}.get(value, str(value)),
 )
-def test_a_convolution_with_batch_norm_and_residual_is_one_kernel_each(
-    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+def test_convolutions_with_batch_norm_and_residual_are_one_kernel_each(
+    names: tuple[str, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_unless_own(dtype)
     monkeypatch.setattr("inductor_cpu.kernels.linear.splitting_pays", lambda *_: True)
     monkeypatch.setattr("inductor_cpu.kernels.linear._LEAST_INSIDE", {})
-    channels, columns, window, (batch, height, width) = CONVOLUTIONS[name]
     torch.manual_seed(0)
-    module = prepare(Block(channels, columns, *window)).to(dtype)
-    x = torch.randn(batch, channels, height, width).to(dtype).contiguous(memory_format=torch.channels_last)
-    compiled, reports = compile_counted(module)
-    check(module, compiled, x)
-    assert [(len(report.kernels), len(report.externs)) for report in reports] == [(2, 0)]
+    blocks, images = Layers(Block(*CONVOLUTIONS[name][:2], *CONVOLUTIONS[name][2]) for name in names), []
+    prepare(blocks).to(dtype)
+    for name in names:
+        channels, _, _, (batch, *sizes) = CONVOLUTIONS[name]
+        image = torch.randn(batch, channels, *sizes).to(dtype)
+        images.append(image.contiguous(memory_format=torch.channels_last))
+    compiled, reports = compile_counted(blocks)
+    check_each(blocks, compiled, images)
+    assert [(len(report.kernels), len(report.externs)) for report in reports] == [(2 * len(names), 0)]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", cases([torch.bfloat16, torch.float32], [torch.float16]), ids=str)
 def test_a_convolution_serves_any_batch_and_image(dtype: torch.dtype) -> None:
     skip_unless_own(dtype)
     torch.manual_seed(0)
@@ -337,8 +356,7 @@ class Windows(nn.Module):
         return image + parts.permute(0, 1, 3, 2, 4, 5).reshape(-1, 8, 15, 48)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("dynamic", "dtype"), in_turns([False, True], [torch.bfloat16, torch.float32]), ids=str)
 def test_what_permutes_the_rows_of_a_product_is_its_epilogue(dynamic: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     module = prepare(Windows()).to(dtype)
