@@ -11,11 +11,12 @@ from bench_suites.models import RECIPES, build
 from tests.cases import cases
 from tests.e2e.support import compile_counted
 
-#: Models with layers that no other has, each in one dtype. tests/bench_suites/test_selection.py has the others' likes.
+#: Each in one dtype, but for T5, which tests/bench_suites/test_selection.py trains.
 ALWAYS = [
     ("resnet50", torch.float32),
     ("mobilenetv3_large_100", torch.float32),
     ("vit_base_patch16_224", torch.bfloat16),
+    ("swin_tiny_patch4_window7_224", torch.bfloat16),
     ("convnext_tiny", torch.bfloat16),
     ("bert-base", torch.bfloat16),
     ("gpt2", torch.float32),

@@ -18,7 +18,7 @@ Loss = Callable[[nn.Module], torch.Tensor]
 
 
 def resnet() -> tuple[nn.Module, Callable[[torch.dtype], Loss]]:
-    """ResNet-18 with one block a stage. bench_suites trains the whole one."""
+    """ResNet-18 with one block a stage. `make test-full` trains the whole one."""
     module = timm.models.ResNet(timm.models.resnet.BasicBlock, (1, 1, 1, 1), num_classes=10)
     image, target = torch.randn(4, 3, 64, 64), torch.randint(0, 10, (4,))
     return module, lambda dtype: lambda m: nn.functional.cross_entropy(m(image.to(dtype)), target)
