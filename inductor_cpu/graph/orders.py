@@ -199,6 +199,7 @@ _BY_PYTHON = (
     aten.div.Tensor_mode,
     aten.floor_divide.default,
     aten.heaviside.default,
+    aten.lcm.default,
     aten.logaddexp.default,
     aten.logaddexp2.default,
     aten.logical_and.default,

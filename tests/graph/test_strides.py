@@ -71,6 +71,10 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "copysign": lambda: torch.copysign(SMALL, torch.tensor(-1.0)),
     "logical_and": lambda: torch.logical_and(X, SMALL.t()[:, :3].t()[0, 0]),
     "logical_or of broadcast": lambda: torch.logical_or(torch.randn(10, 1, 5).permute(2, 1, 0), torch.randn(10, 5).t()),
+    "lcm of integers of 16 bits": lambda: torch.lcm(
+        torch.ones(5, 1, 10, dtype=torch.int16).permute(2, 1, 0),
+        torch.ones(5, 10, 1, dtype=torch.int16).permute(2, 1, 0),
+    ),
     "floor division": lambda: SMALL // torch.tensor(0.3),
     "logsigmoid": lambda: F.logsigmoid(X),
     "logsigmoid of a contiguous tensor": lambda: F.logsigmoid(IMAGE),
