@@ -1,4 +1,4 @@
-"""`make figures`: icpu, eager and stock Inductor, on the same models, in turn in one process.
+"""`make figures`: icpu, eager, stock Inductor and other programs, on the same models, in turn in one process.
 
 Each model runs in a process of its own with a time limit, so that one failure is one row. First calls are measured in
 further processes: cold with empty caches, warm with the caches that the cold one left. The table is Markdown; the
@@ -26,6 +26,7 @@ import inductor_cpu
 from bench_suites import measure
 from bench_suites.backends import Frozen, freezes
 from bench_suites.models import RECIPES, Model, build
+from bench_suites.peers import PEERS
 from inductor_cpu.trace import count_reasons
 
 Result = dict[str, Any]
@@ -47,6 +48,11 @@ BACKENDS: Mapping[str, Backend] = {
     "aot_eager": Backend({"backend": "aot_eager"}),
 }
 DTYPES = ("float32", "bfloat16")
+
+
+def _function(model: Model, backend: str) -> Callable[..., Any]:
+    """What a backend or a peer makes of a model. A peer converts it here, a backend at the first call."""
+    return PEERS[backend](model) if backend in PEERS else _compiled(model.module, backend)
 
 
 def _compiled(module: Callable[..., Any], backend: str) -> Callable[..., Any]:
@@ -73,8 +79,8 @@ def run_speed(job: Result) -> Result:
     functions: dict[str, Callable[[], Any]] = {}
     result: Result = {"accuracy": {}, "failures": {}}
     for backend in job["backends"]:
-        function = _compiled(model.module, backend)
         try:
+            function = _function(model, backend)
             output = model(function)
         except Exception as error:
             # One competitor that fails must not take the others' figures away; the table shows the failure.
@@ -97,8 +103,7 @@ def run_first_call(job: Result) -> Result:
     """Seconds of the first call of one backend, in this fresh process, with the caches that the environment names."""
     model = _model(job)
     model()
-    function = _compiled(model.module, job["backend"])
-    seconds, _ = measure.first_call(lambda: model(function))
+    seconds, _ = measure.first_call(lambda: model(_function(model, job["backend"])))
     return {"seconds": seconds}
 
 
@@ -106,7 +111,7 @@ def run_first_call(job: Result) -> Result:
 def run_overhead(job: Result) -> Result:
     """Microseconds of one `x + 1` on 16 elements, by backend, in turn; medians over batches of calls."""
     x = torch.randn(16)
-    functions = {b: _compiled(_code_copy(), b) for b in job["backends"]}
+    functions = {b: _compiled(_code_copy(), b) for b in job["backends"] if b not in PEERS}
     for function in functions.values():
         function(x)
     calls = 2000
@@ -234,7 +239,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=list(RECIPES), choices=list(RECIPES))
     parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
-    parser.add_argument("--backends", nargs="+", default=["icpu", "eager", "inductor"], choices=list(BACKENDS))
+    parser.add_argument("--backends", nargs="+", default=["icpu", "eager", "inductor"], choices=[*BACKENDS, *PEERS])
     parser.add_argument("--first-call", nargs="*", default=["resnet50", "bert-base"], choices=list(RECIPES))
     parser.add_argument("--no-overhead", dest="overhead", action="store_false", help="leave out x + 1")
     parser.add_argument("--batch", type=int, default=1)

@@ -85,8 +85,9 @@ def relative_error(output: Any, reference: Any) -> float:
 
 
 def check(model: Model, eager: Any, compiled: Any, reference: Any) -> Accuracy:
-    """Compare as PyTorch's own suites do: `torch._dynamo.utils.same` with an fp64 reference."""
-    passes = same(eager, compiled, reference, tol=RECIPES[model.name].tolerance, equal_nan=True)
+    """Compare as PyTorch's own suites do: `torch._dynamo.utils.same` with an fp64 reference, tensor by tensor."""
+    results = (tensors(eager), tensors(compiled), tensors(reference))
+    passes = same(*results, tol=RECIPES[model.name].tolerance, equal_nan=True)
     return Accuracy(relative_error(eager, reference), relative_error(compiled, reference), passes)
 
 
