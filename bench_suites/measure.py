@@ -29,11 +29,18 @@ class Accuracy:
     passes: bool
 
 
-def take_turns(functions: Mapping[str, Callable[[], Any]], seconds: float = 5.0, least: int = 5) -> dict[str, float]:
+#: Seconds after which threads of other programs, which wait for work in a loop, have left the cores.
+_UNTIL_THREADS_REST = 0.05
+
+
+def take_turns(
+    functions: Mapping[str, Callable[[], Any]], seconds: float = 5.0, least: int = 5, *, apart: bool = False
+) -> dict[str, float]:
     """Median milliseconds of each function. They run in turn (A B C A B C), so that noise meets all of them alike.
 
-    Rounds go on for `seconds`, at least `least` of them. Each function has to be warm. What icpu builds beside the
-    program is waited for: it takes the cores, and calls are faster with it.
+    Rounds go on for `seconds`, at least `least` of them. Each function has to be warm. apart: each has the cores and
+    caches to itself when it is timed, after a pause and a call that is not: functions of other programs have threads of
+    their own. What icpu builds beside the program is waited for: it takes the cores, and calls are faster with it.
     """
     wait_for_background_builds()
     times: dict[str, list[float]] = {name: [] for name in functions}
@@ -41,6 +48,9 @@ def take_turns(functions: Mapping[str, Callable[[], Any]], seconds: float = 5.0,
     rounds = 0
     while rounds < least or time.perf_counter() < end:
         for name, function in functions.items():
+            if apart:
+                time.sleep(_UNTIL_THREADS_REST)
+                function()
             start = time.perf_counter()
             function()
             times[name].append((time.perf_counter() - start) * 1e3)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench_suites import compare, peers
-from bench_suites.measure import check
+from bench_suites import compare, measure, peers
 from bench_suites.models import Model, build
 from bench_suites.peers import Call
 
@@ -30,7 +29,7 @@ def test_a_missing_package_is_an_error_that_says_how_to_get_it(
 def test_a_peer_gives_the_tensors_of_the_model(peer: str, name: str) -> None:
     pytest.importorskip(peer, reason="the peers are not installed")
     model = build(name, tiny=True)
-    assert check(model, model(), model(peers.PEERS[peer](model)), model.to(torch.float64)()).passes
+    assert measure.check(model, model(), model(peers.PEERS[peer](model)), model.to(torch.float64)()).passes
 
 
 @pytest.fixture
@@ -53,6 +52,13 @@ def test_a_peer_is_checked_and_timed_in_turn_with_backends(monkeypatch: pytest.M
     assert set(result["ms"]) == {"eager", "openvino"}
     assert result["accuracy"]["eager"]["passes"]
     assert not result["accuracy"]["openvino"]["passes"]
+
+
+def test_functions_apart_are_timed_by_the_second_call_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(measure.time, "sleep", lambda seconds: calls.append("pause"))
+    measure.take_turns({name: lambda name=name: calls.append(name) for name in "ab"}, 0.0, least=2, apart=True)  # type: ignore[misc]
+    assert calls == ["pause", "a", "a", "pause", "b", "b"] * 2
 
 
 @pytest.mark.usefixtures("tiny_models")
