@@ -186,6 +186,7 @@ def _prepare(
             choice.why_not_pack,
             choice.micro_kernel,
             choice.convolution_kernel,
+            choice.depthwise_kernel,
             choice.kernel_per_call,
             choice.tiling_kernel,
             functools.partial(attention_kernel, config),

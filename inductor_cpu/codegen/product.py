@@ -17,8 +17,13 @@ from inductor_cpu.ir.plan import Instance
 
 _SPACE = "icpu::gemm"
 
-#: The templates of convolutions: windows that are copied, shifted images, and tiles of windows.
+#: The templates of convolutions: windows that are copied, shifted images, tiles of windows, and those of
+#: each channel by itself.
 _COPIED, _SHIFTED, _TILES = "../gemm/patches.h", "../gemm/shifted.h", "../gemm/winograd.h"
+_DEPTHWISE = "../gemm/depthwise.h"
+
+#: Their functions that take images of floats.
+_OF_FLOATS = {_TILES: "convolve_tiles", _DEPTHWISE: "convolve_channels"}
 
 #: That of batches.
 _BATCH = "../gemm/batch.h"
@@ -40,10 +45,10 @@ def instance_of(product: Product) -> Instance:
     kind, sums = f"{_SPACE}::{micro.code}", f"const {_SPACE}::Epilogue<{ELEMENT[micro.total]}>&"
     rest = f"const {kind}::Weight*, int"
     headers = [_header(micro)]
-    if isinstance(product.a, Patches) and product.a.pieces.tiles:
+    if isinstance(product.a, Patches) and (function := _OF_FLOATS.get(_template_of(product.a))) is not None:
         headers = headers_of(product)
         given = f"const {_SPACE}::Patches&, const float*, int64_t, int64_t"
-        declaration = f"void {_SPACE}::convolve_tiles<{kind}>({given}, {rest}, {sums})"
+        declaration = f"void {_SPACE}::{function}<{kind}>({given}, {rest}, {sums})"
     elif isinstance(product.a, Patches) and _template_of(product.a) == _SHIFTED:
         headers = headers_of(product)
         given = f"const {_SPACE}::Patches&, const {ELEMENT[micro.dtype]}*, int64_t, bool, int64_t"
@@ -61,6 +66,8 @@ def _is_batch(product: Product) -> bool:
 def _template_of(windows: Patches) -> str:
     if windows.pieces.tiles:
         return _TILES
+    if windows.pieces.depthwise:
+        return _DEPTHWISE
     return _SHIFTED if windows.pieces.count > 1 else _COPIED
 
 
@@ -81,8 +88,8 @@ def emit_product(
     writer.line(f"const int64_t rows = {rows}, columns = {values.expr(product.columns)}, depth = {depth};")
     if isinstance(product.a, Patches):
         writer.line(f"const {_SPACE}::Patches windows{{{_windows(product.a, values)}}};")
-    if isinstance(product.a, Patches) and product.a.pieces.tiles:
-        call = f"{_SPACE}::convolve_tiles<{kind}>(windows, a, rows, columns, {b}, {threads}"
+    if isinstance(product.a, Patches) and (function := _OF_FLOATS.get(_template_of(product.a))) is not None:
+        call = f"{_SPACE}::{function}<{kind}>(windows, a, rows, columns, {b}, {threads}"
     elif isinstance(product.a, Patches) and _template_of(product.a) == _SHIFTED:
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"
         call = f"{_SPACE}::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"

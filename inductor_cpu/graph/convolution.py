@@ -28,10 +28,12 @@ from inductor_cpu.graph.edit import (
 from inductor_cpu.graph.post_ops import PostOp, binary_post_op, fuse_binaries, unary_post_op
 from inductor_cpu.graph.products import (
     ConvolutionKernelChoice,
+    DepthwiseChoice,
     make_channels_last,
     pair,
     use_loops_for_depthwise,
     use_micro_kernel_for_convolution,
+    use_micro_kernel_for_depthwise,
 )
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
@@ -84,7 +86,11 @@ def refusal(conv: fx.Node, weights: frozenset[fx.Node]) -> str | None:
 
 
 def pack_convolutions(
-    gm: fx.GraphModule, weights: frozenset[fx.Node], spreader: StrideSpreader, micro_kernel: ConvolutionKernelChoice
+    gm: fx.GraphModule,
+    weights: frozenset[fx.Node],
+    spreader: StrideSpreader,
+    micro_kernel: ConvolutionKernelChoice,
+    depthwise_kernel: DepthwiseChoice,
 ) -> tuple[int, list[Refusal]]:
     """Replace convolutions, whose results become channels-last, and bring the strides of all other nodes up to date.
     Returns how many were replaced, and those left alone."""
@@ -98,7 +104,7 @@ def pack_convolutions(
         if not is_call(node, (aten.convolution.default,)):
             spreader.visit(node)
             continue
-        reason = refusal(node, weights) or _replace(gm.graph, node, spreader, micro_kernel)
+        reason = refusal(node, weights) or _replace(gm.graph, node, spreader, micro_kernel, depthwise_kernel)
         if reason is not None:
             refused.append(Refusal(node.name, reason))
             spreader.visit(node)
@@ -109,12 +115,19 @@ def pack_convolutions(
 
 
 def _replace(
-    graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader, micro_kernel: ConvolutionKernelChoice
+    graph: fx.Graph,
+    conv: fx.Node,
+    spreader: StrideSpreader,
+    micro_kernel: ConvolutionKernelChoice,
+    depthwise_kernel: DepthwiseChoice,
 ) -> str | None:
     """Put what computes it into its place: a micro kernel, loops or oneDNN; the reason why none of them can."""
     own = micro_kernel(*_matrix_shape(conv)) if is_matrix_product(conv) else None
+    alone = depthwise_kernel(fake(conv).dtype) if is_depthwise(conv) else None
     if own is not None:
         use_micro_kernel_for_convolution(graph, conv, own, spreader)
+    elif alone is not None:
+        use_micro_kernel_for_depthwise(graph, conv, alone, spreader)
     elif is_depthwise(conv) and fake(conv).dtype in _LOW_PRECISION:
         use_loops_for_depthwise(graph, conv, spreader)
     elif (reason := unsupported_dtype(fake(conv).dtype, "convolution")) is not None:

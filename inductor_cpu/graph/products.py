@@ -3,7 +3,7 @@
 addmm(b, x, permute(w))  ->  packed_linear(x, packed(w), None, b)
 convolution(x, w, b)     ->  packed_convolution(x, packed(permute(w)), b), channels-last, with a scale_shift after it
 convolution of integers  ->  packed_int_convolution(x, packed(permute(w))), channels-last, exactly
-depthwise convolution    ->  depthwise_convolution(x, permute(w), b), the same
+depthwise convolution    ->  packed_depthwise_convolution(x, packed(w), b), or depthwise_convolution(x, permute(w), b)
 
 What follows the layer stays as it is: the scheduler makes pointwise operations the epilogue of the kernel.
 """
@@ -30,9 +30,9 @@ from inductor_cpu.graph.edit import (
     to_channels_last,
 )
 from inductor_cpu.graph.layers import widest
+from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER
 from inductor_cpu.ir.operators import (
-    DEPTHWISE_CONVOLUTION,
     PACKED_CONVOLUTION,
     PACKED_INT_CONVOLUTION,
     PACKED_LINEAR,
@@ -49,6 +49,9 @@ MicroKernelChoice = Callable[[int | None, int | None, int | None, torch.dtype, t
 #: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype, the share of all
 #: windows inside of the image, whether they are of 3 x 3 neighbours).
 ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype, float, bool], str | None]
+
+#: The same of (dtype) where each channel is convolved by itself.
+DepthwiseChoice = Callable[[torch.dtype], str | None]
 
 
 def use_micro_kernel(
@@ -119,6 +122,20 @@ def use_loops_for_depthwise(graph: fx.Graph, conv: fx.Node, spreader: StrideSpre
             memory_format=torch.contiguous_format,
         )  # fmt: skip
         return add(graph, DEPTHWISE_CONVOLUTION, x, taps, scale, bias, *pairs, value=channels_last(fake(conv)))
+
+    _replace_convolution(graph, conv, build, spreader)
+
+
+def use_micro_kernel_for_depthwise(graph: fx.Graph, conv: fx.Node, name: str, spreader: StrideSpreader) -> None:
+    """The same by a micro kernel."""
+    weight, stride, padding, dilation = (args_of(conv)[k] for k in (1, 3, 4, 5))
+    channels, _, *kernel = (int(s) for s in fake(weight).shape)
+    pairs = [pair(values) for values in (stride, padding, dilation)]
+
+    def build(x: fx.Node, scale: fx.Node | None, bias: Any) -> fx.Node:
+        taps = add(graph, aten.reshape.default, weight, [channels, kernel[0] * kernel[1]])
+        operands = x, pack(graph, taps, name), scale, bias, kernel, *pairs, name
+        return add(graph, PACKED_DEPTHWISE_CONVOLUTION, *operands, value=channels_last(fake(conv)))
 
     _replace_convolution(graph, conv, build, spreader)
 

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.graph.edit import RESHAPES, args_of
+from inductor_cpu.ir.depthwise import PACKED_DEPTHWISE_CONVOLUTION
 from inductor_cpu.ir.operators import (
     PACKED_BMM,
     PACKED_CONVOLUTION,
@@ -56,7 +57,9 @@ _LAYOUT_HINTS: dict[Any, int] = {
 _PACKERS = {*_LAYOUT_HINTS, mkldnn._reorder_convolution_transpose_weight.default}
 
 #: Operators of ours whose second operand is a packed weight.
-_PRODUCTS = {PACKED_BMM, PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR}
+_PRODUCTS = {
+    PACKED_BMM, PACKED_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR,
+}  # fmt: skip
 
 #: Operators that read rows of a table.
 _LOOKUPS = {aten.embedding.default, aten.gather.default, aten.index.Tensor, aten.index_select.default}

@@ -19,7 +19,7 @@ from inductor_cpu.ir.attention import attend, attend_backward
 from inductor_cpu.ir.index import Expr, Sym
 from inductor_cpu.ir.interpret_loops import Memory, Tensor, run_nest
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, View
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack_each
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, unpack, unpack_each
 from inductor_cpu.ir.nodes import (
     Attention,
     AttentionBackward,
@@ -161,6 +161,9 @@ class _Run:
         columns, packed = self.ints(self.program.buffer(node.accumulator).sizes)[1], self.tensors[node.b]
         row = MICRO_KERNELS[node.micro_kernel]
         total = row.total
+        if isinstance(node.a, Patches) and node.a.pieces.depthwise:
+            taps = unpack(packed, columns, node.a.pieces.values).to(total).mT
+            return (a.to(total).reshape(-1, *taps.shape) * taps).sum(1)
         if isinstance(node.a, Patches):
             b = unpack_windows(row, packed, columns, node.a.pieces)
         else:

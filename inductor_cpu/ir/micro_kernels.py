@@ -1,4 +1,5 @@
-"""The table of micro kernels of matrix products: what each multiplies and how it wants the second operand packed.
+"""The table of micro kernels: of matrix products, and of convolutions of each channel by itself. What each multiplies,
+and how it wants the second operand packed.
 
 A packed operand is a sequence of panels of `columns` columns. A panel holds its columns for the whole depth, rounded up
 to a multiple of `step` with zeros, as tiles of `tile` columns: for each step, for each tile, for each group of `pair`
@@ -19,7 +20,7 @@ class MicroKernel:
     one packed; total: of the sums; isa: the instruction set that its kernels are compiled for; needs: features of the
     CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster; shifts, tiles: it multiplies shifted
     images, windows of 3 x 3 by tiles of 2 x 2 windows (`ir/windows.py`); converts: it converts the packed operand
-    first, which many rows pay for."""
+    first, which many rows pay for; depthwise: it convolves each channel by itself, and multiplies no matrices."""
 
     name: str
     header: str
@@ -37,6 +38,7 @@ class MicroKernel:
     shifts: bool = False
     converts: bool = False
     tiles: bool = False
+    depthwise: bool = False
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
@@ -102,6 +104,8 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
         MicroKernel("madd_u8_avx2", "madd_avx2.h", "MaddAvx2U8", _U8, _S8, _S32, 16, 16, 32, 2, "avx2", _AVX2),
         MicroKernel("fma_f32_avx2", "fma_avx2.h", "FmaAvx2F32", _F32, _F32, _F32, 16, 16, 16, 1, "avx2", _AVX2,
                     tiles=True),
+        MicroKernel("channels_f32_avx2", "depthwise.h", "ChannelsAvx2", _F32, _F32, _F32, 64, 64, 1, 1, "avx2", _AVX2,
+                    depthwise=True),
         MicroKernel("fma_bf16_avx2", "fma_avx2.h", "FmaAvx2Bf16", _BF16, _BF16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
         MicroKernel("fma_f16_avx2", "fma_avx2.h", "FmaAvx2F16", _F16, _F16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
         MicroKernel("fma_f32_s8_avx2", "fma_avx2.h", "FmaAvx2F32S8", _F32, _S8, _F32, 16, 16, 16, 1, "avx2", _AVX2),

@@ -19,7 +19,7 @@ from typing import Any, Union
 
 import torch
 
-from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.index import ONE, Expr, Sym
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, View
 from inductor_cpu.ir.windows import Pieces
 
@@ -58,7 +58,8 @@ class Extern:
 
 @dataclass(frozen=True)
 class Patches:
-    """The windows of images as the rows of a matrix: row (n, y, x), column (ky, kx, channel).
+    """The windows of images as the rows of a matrix: row (n, y, x), column (ky, kx, channel); with pieces that are
+    depthwise, as a matrix for each channel: column (ky, kx).
 
     image: a view (batch, height, width, channels) with stride 1 along the channels. kernel, stride, padding, dilation:
     of the windows, each (vertical, horizontal); outputs: (rows, columns) of windows in an image; pieces: those of a
@@ -82,7 +83,7 @@ class Patches:
     @property
     def sizes(self) -> tuple[Expr, Expr]:
         """(rows, depth) of the matrix."""
-        batch, channels = self.image.sizes[0], self.image.sizes[3]
+        batch, channels = self.image.sizes[0], ONE if self.pieces.depthwise else self.image.sizes[3]
         return batch * self.outputs[0] * self.outputs[1], channels * (self.kernel[0] * self.kernel[1])
 
 

@@ -106,7 +106,7 @@ def _(x: torch.Tensor, packed: torch.Tensor, columns: int, micro_kernel: str) ->
     return x.new_empty((x.shape[0], columns), dtype=torch.int32)
 
 
-def _finished(
+def finished_convolution(
     out: torch.Tensor, scale: torch.Tensor | None, bias: torch.Tensor | None, dtype: torch.dtype
 ) -> torch.Tensor:
     """The end of a convolution in float32: scale and bias of each channel, one rounding, channels-last."""
@@ -148,7 +148,7 @@ def packed_convolution(
     channels-last, rounded once."""
     weight = _unpacked(x, packed, columns, kernel, stride, dilation, micro_kernel)
     out = torch.nn.functional.conv2d(x.float(), weight.float(), None, list(stride), list(padding), list(dilation))
-    return _finished(out, scale, bias, x.dtype)
+    return finished_convolution(out, scale, bias, x.dtype)
 
 
 @packed_convolution.register_fake
@@ -164,11 +164,11 @@ def _(
     dilation: Sequence[int],
     micro_kernel: str,
 ) -> torch.Tensor:
-    sizes = _outputs(x, kernel, stride, padding, dilation)
+    sizes = window_counts(x, kernel, stride, padding, dilation)
     return x.new_empty((x.shape[0], columns, *sizes)).contiguous(memory_format=torch.channels_last)
 
 
-def _outputs(
+def window_counts(
     x: torch.Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> list[int]:
     """How many windows there are, down and across."""
@@ -207,7 +207,7 @@ def _(
     outside: int,
     micro_kernel: str,
 ) -> torch.Tensor:
-    sizes = _outputs(x, kernel, stride, padding, dilation)
+    sizes = window_counts(x, kernel, stride, padding, dilation)
     out = x.new_empty((x.shape[0], columns, *sizes), dtype=torch.int32)
     return out.contiguous(memory_format=torch.channels_last)
 
@@ -226,40 +226,6 @@ def symmetric(weight: torch.Tensor, zero_points: torch.Tensor) -> torch.Tensor:
 @symmetric.register_fake
 def _(weight: torch.Tensor, zero_points: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(weight)
-
-
-@torch.library.custom_op(f"{NAMESPACE}::depthwise_convolution", mutates_args=())
-def depthwise_convolution(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    scale: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> torch.Tensor:
-    """A convolution over two dimensions of each channel by itself: x (batch, channels, height, width), weight (ky, kx,
-    channels) in float32, scale and bias (channels,). The result is channels-last, in float32 and rounded once."""
-    channels = x.shape[1]
-    kernel = weight.permute(2, 0, 1).unsqueeze(1)
-    out = torch.nn.functional.conv2d(
-        x.float(), kernel, None, list(stride), list(padding), list(dilation), groups=channels
-    )
-    return _finished(out, scale, bias, x.dtype)
-
-
-@depthwise_convolution.register_fake
-def _(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    scale: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> torch.Tensor:
-    sizes = _outputs(x, weight.shape[:2], stride, padding, dilation)
-    return x.new_empty((x.shape[0], x.shape[1], *sizes)).contiguous(memory_format=torch.channels_last)
 
 
 @torch.library.custom_op(f"{NAMESPACE}::scale_shift", mutates_args=())
@@ -409,7 +375,6 @@ FLEX_KERNEL = "icpu_kernel"
 UNIT_INTERVAL = torch.ops.icpu.unit_interval.default
 SCALE_SHIFT = torch.ops.icpu.scale_shift.default
 PACKED_CONVOLUTION = torch.ops.icpu.packed_convolution.default
-DEPTHWISE_CONVOLUTION = torch.ops.icpu.depthwise_convolution.default
 PACKED_INT_MM = torch.ops.icpu.packed_int_mm.default
 SYMMETRIC = torch.ops.icpu.symmetric.default
 PACKED_INT_CONVOLUTION = torch.ops.icpu.packed_int_convolution.default

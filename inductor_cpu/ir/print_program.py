@@ -129,6 +129,8 @@ def _(value: Patches) -> str:
         windows.append(f"{value.outside} outside")
     if value.pieces.tiles:
         windows.append("by tiles")
+    elif value.pieces.depthwise:
+        windows.append("each channel by itself")
     elif value.pieces.count > 1:
         windows.append(f"in {value.pieces.count} pieces of {value.pieces.values}")
     return f"windows of {show(value.image)} ({'; '.join(windows)})"

@@ -6,6 +6,8 @@ line; in a packed weight each is followed by zeros up to the micro kernel's step
 
 Windows of 3 x 3 neighbours, one at every pixel, are multiplied in tiles of 2 x 2 of them, by 16 products in place of 36
 (`templates/gemm/winograd.h`). The packed weight is G g G^T then, of each 3 x 3 weights g: its pieces are 16 places.
+
+Where each channel is convolved by itself, its window is the depth of its column (`templates/gemm/depthwise.h`).
 """
 
 from __future__ import annotations
@@ -23,16 +25,22 @@ _STEPS_OF_LINES, _OF_STEPS_OF_PIXELS = 3, 4
 
 @dataclass(frozen=True)
 class Pieces:
-    """count: of a window; values: of one; tiles: they are the places of tiles of windows. One piece is the whole
-    window, copied for each."""
+    """count: of a window; values: of one; tiles: they are the places of tiles of windows; depthwise: each channel meets
+    its own column only. One piece is the whole window, copied for each unless depthwise."""
 
     count: int
     values: int
     tiles: bool = False
+    depthwise: bool = False
 
     def depth(self, step: int) -> int:
         """The depth of the packed weight: a piece takes whole steps."""
         return self.count * self.values if self.count == 1 else self.count * _steps(self.values, step) * step
+
+
+def of_each_channel(kernel: Sequence[int]) -> Pieces:
+    """Those of windows where each channel is convolved by itself."""
+    return Pieces(1, kernel[0] * kernel[1], depthwise=True)
 
 
 #: Places of a tile of 2 x 2 windows: as many as there are pixels under it.

@@ -1,4 +1,5 @@
-"""Convolutions of each channel by itself: a sum over the taps of the window, with the channels as lanes."""
+"""Convolutions of each channel by itself: a sum over the taps of the window, with the channels as lanes, in loops or by
+a micro kernel."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ from typing import cast
 import torch
 from torch import fx
 
+from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION
 from inductor_cpu.ir.index import Expr, as_expr
-from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION
+from inductor_cpu.ir.windows import of_each_channel
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.pooling import regular_window, window_mask
-from inductor_cpu.lower.products import scaled_and_shifted
+from inductor_cpu.lower.products import finished_convolution, patches_of, scaled_and_shifted
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
 from inductor_cpu.lower.values import TensorValue
@@ -48,3 +50,23 @@ def depthwise_convolution(
 
     extents = [as_expr(window.extent) for window in windows]
     return ctx.reduction(node, compute, extents, sizes, fake.dtype, dense_strides(fake))
+
+
+@rule(PACKED_DEPTHWISE_CONVOLUTION)
+def packed_depthwise_convolution(
+    ctx: Lowering,
+    node: fx.Node,
+    x: TensorValue,
+    packed: TensorValue,
+    scale: TensorValue | None,
+    bias: TensorValue | None,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    micro_kernel: str,
+) -> TensorValue:
+    """The same by a micro kernel."""
+    windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
+    operand = patches_of(ctx, node, x, windows, of_each_channel(kernel))
+    return finished_convolution(ctx, node, operand, packed, scale, bias, x.sizes[1], micro_kernel)

@@ -21,7 +21,7 @@ from inductor_cpu.ir.operators import (
     PACKED_OPERAND,
     SCALE_SHIFT,
 )
-from inductor_cpu.ir.windows import pieces_of
+from inductor_cpu.ir.windows import Pieces, pieces_of
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
 from inductor_cpu.lower.registry import rule
@@ -116,7 +116,7 @@ def packed_convolution(
     """The windows of x as rows, times packed, scaled and with the bias added before the one rounding."""
     windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
     operand = _windows(ctx, node, x, windows, micro_kernel)
-    return _as_image(node, _product(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel))
+    return finished_convolution(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel)
 
 
 @rule(PACKED_INT_CONVOLUTION)
@@ -136,7 +136,7 @@ def packed_int_convolution(
     """The windows of x as rows, times packed, in int32."""
     windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
     operand = _windows(ctx, node, x, windows, micro_kernel, outside)
-    return _as_image(node, _product(ctx, node, operand, packed, None, None, as_expr(columns), micro_kernel))
+    return finished_convolution(ctx, node, operand, packed, None, None, as_expr(columns), micro_kernel)
 
 
 def _windows(
@@ -150,21 +150,42 @@ def _windows(
     """The first operand of a convolution of x; a 1 x 1 convolution is a linear layer over pixels. windows: kernel,
     stride, padding and dilation."""
     kernel, stride, padding, dilation = windows
+    pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, dilation, _channels(node))
+    patches = patches_of(ctx, node, x, windows, pieces, outside)
+    image = patches.image
+    if _is_pointwise(image, kernel, stride, padding):
+        batch, height, width, channels = image.sizes
+        return View(image.buffer, (batch * height * width, channels), (image.strides[2], ONE), image.offset)
+    return patches
+
+
+def patches_of(
+    ctx: Lowering, node: fx.Node, x: TensorValue, windows: Sequence[tuple[int, int]], pieces: Pieces, outside: int = 0
+) -> Patches:
+    """The windows of x in a convolution. windows: kernel, stride, padding and dilation."""
+    kernel, stride, padding, dilation = windows
     batch, channels, height, width = x.sizes
     n, y, w, c = point(loop_dims((batch, height, width, channels)))
     image = ctx.with_rows(node, x.view((batch, height, width, channels), (n, c, y, w)))
-    if _is_pointwise(image, kernel, stride, padding):
-        return View(image.buffer, (batch * height * width, channels), (image.strides[2], ONE), image.offset)
     down, across = size_exprs(meta_of(node).shape)[2:]
-    pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, dilation, _channels(node))
     return Patches(image, kernel, stride, padding, dilation, (down, across), pieces, outside)
 
 
-def _as_image(node: fx.Node, rows: TensorValue) -> TensorValue:
-    """The rows of a convolution as its result."""
-    batch, columns, down, across = size_exprs(meta_of(node).shape)
-    n, c, y, w = point(loop_dims((batch, columns, down, across)))
-    return rows.view((batch, columns, down, across), ((n * down + y) * across + w, c))
+def finished_convolution(
+    ctx: Lowering,
+    node: fx.Node,
+    operand: View | Patches,
+    packed: TensorValue,
+    scale: TensorValue | None,
+    bias: TensorValue | None,
+    columns: Expr,
+    micro_kernel: str,
+) -> TensorValue:
+    """The result of a convolution, scaled and with a bias."""
+    rows = _product(ctx, node, operand, packed, scale, bias, columns, micro_kernel)
+    batch, channels, down, across = size_exprs(meta_of(node).shape)
+    n, c, y, w = point(loop_dims((batch, channels, down, across)))
+    return rows.view((batch, channels, down, across), ((n * down + y) * across + w, c))
 
 
 @rule(SCALE_SHIFT)

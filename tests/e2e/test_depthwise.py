@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself in low precision: numbers against fp64, and what is in the same kernel."""
+"""Convolutions of each channel by itself: numbers against fp64, and what is in the same kernel."""
 
 from __future__ import annotations
 
@@ -22,6 +22,18 @@ CASES: dict[str, tuple[int, tuple[Any, ...], tuple[int, int, int]]] = {
     "larger than the image": (48, (5, 1, 2), (1, 2, 3)),
     "an even window": (16, (2, 2, 0), (1, 8, 10)),
 }
+
+#: Of floats on AVX2: panels of 64 channels, of which 16, 8 or fewer are left, and lines of a few windows at a time.
+FLOATS = CASES | {
+    "two panels": (67, (3, 1, 1), (2, 5, 7)),
+    "a line of three segments": (72, (3, 1, 1), (1, 4, 38)),
+    "borders on one side": (9, ((3, 4), (1, 3), (0, 1), (1, 2)), (2, 7, 21)),
+    "a line longer than the image": (84, (7, 1, 3), (1, 3, 2)),
+    "far outside": (16, (3, 2, 4, 3), (1, 5, 9)),
+}
+
+#: Where floats are not oneDNN's.
+AVX2 = {"cpp.simdlen": 256}
 
 
 class Layer(nn.Module):
@@ -57,23 +69,64 @@ def check(module: nn.Module, compiled: Any, x: torch.Tensor) -> None:
 
 @pytest.mark.parametrize(("name", "dtype"), in_turns(CASES, [torch.bfloat16, torch.float16]), ids=str)
 def test_it_is_one_kernel_with_its_norm_activation_and_residual(name: str, dtype: torch.dtype) -> None:
-    channels, window, (batch, height, width) = CASES[name]
+    check_one_kernel(CASES[name], dtype, {})
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats_on_avx2_are_one_kernel_too(name: str) -> None:
+    check_one_kernel(FLOATS[name], torch.float32, AVX2)
+
+
+def check_one_kernel(
+    case: tuple[int, tuple[Any, ...], tuple[int, int, int]], dtype: torch.dtype, options: dict[str, Any]
+) -> None:
+    channels, window, (batch, height, width) = case
     torch.manual_seed(0)
     module = Layer(channels, *window).eval().to(dtype).requires_grad_(False)
     x = torch.randn(batch, channels, height, width).to(dtype).contiguous(memory_format=torch.channels_last)
-    check(module, torch.compile(module, backend="icpu"), x)
-    with torch.no_grad():
+    check(module, torch.compile(module, backend="icpu", options=options), x)
+    with torch.no_grad(), inductor_cpu.config.patch(options):
         explained = inductor_cpu.explain(module, x)
     assert explained.extern_calls == 0
     assert (len(explained.kernels), explained.vectorized) == (1, 1)
 
 
-def test_it_serves_any_batch_and_image() -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_it_serves_any_batch_and_image(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    module = Layer(16, 3, 1, 1).eval().bfloat16().requires_grad_(False)
-    compiled = torch.compile(module, backend="icpu", dynamic=True)
-    for batch, height in ((2, 8), (1, 9), (3, 16)):
-        check(module, compiled, torch.randn(batch, 16, height, height + 1).bfloat16())
+    module = Layer(16, 3, 1, 1).eval().to(dtype).requires_grad_(False)
+    compiled = torch.compile(module, backend="icpu", dynamic=True, options=AVX2)
+    for batch, height in ((2, 8), (1, 9), (3, 16), (1, 40)):
+        check(module, compiled, torch.randn(batch, 16, height, height + 1).to(dtype))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("shape", [(2, 200, 30, 31), (1, 1100, 1, 40)], ids=["lines", "panels"])
+def test_threads_share_lines_or_panels(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    module = Layer(shape[1], 3, 1, 1).eval().requires_grad_(False)
+    x, results = torch.randn(shape).contiguous(memory_format=torch.channels_last), []
+    compiled = torch.compile(module, backend="icpu", options=AVX2)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            results.append(compiled(x))
+    finally:
+        torch.set_num_threads(before)
+    check(module, compiled, x)
+    assert torch.equal(*results)
+
+
+def test_an_infinite_weight_meets_no_pixel_outside_of_the_image() -> None:
+    """A product with what is not there would be NaN."""
+    module = nn.Conv2d(16, 16, 3, padding=1, groups=16).eval().requires_grad_(False)
+    module.weight[:, :, 0, 0] = torch.inf
+    x = torch.ones(1, 16, 4, 9).contiguous(memory_format=torch.channels_last)
+    result = torch.compile(module, backend="icpu", options=AVX2)(x)
+    assert torch.isfinite(result[:, :, 0]).all()
+    assert torch.isfinite(result[:, :, :, 0]).all()
+    assert torch.isinf(result[:, :, 1:, 1:]).all()
 
 
 def test_an_edited_weight_is_followed() -> None:

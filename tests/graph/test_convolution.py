@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 from inductor_cpu.graph.convolution import share_inside
-from inductor_cpu.ir.operators import DEPTHWISE_CONVOLUTION
+from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION
 from tests.graph.harness import CONV, CONV_ADD, CONV_TRANSPOSE, aten, check, compile_passed, skip_unless_supported
 
 Tensor = torch.Tensor

@@ -9,6 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from inductor_cpu.graph.products import pack_windows
 from inductor_cpu.ir import interpret
+from inductor_cpu.ir.depthwise import PACKED_DEPTHWISE_CONVOLUTION
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
 from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION
 from inductor_cpu.ir.printer import show
@@ -84,6 +85,24 @@ def test_a_convolution_by_tiles_is_the_one_of_its_windows() -> None:
     verify_program(program)
     assert "by tiles" in show(program)
     assert torch.allclose(interpret.run(program, [x, packed])[0], exact, atol=1e-4)
+
+
+def test_a_depthwise_convolution_meets_its_own_column_only() -> None:
+    """By the operator, and by the interpreter of programs."""
+    row, window, how = MICRO_KERNELS["channels_f32_avx2"], (3, 2), ((2, 1), (1, 2), (1, 1))
+    x = torch.randn(2, 70, 5, 6).contiguous(memory_format=torch.channels_last)
+    weight, scale, bias = torch.randn(70, 1, *window), torch.randn(70), torch.randn(70)
+    inputs = [x, pack(row, weight.reshape(70, 6)), scale, bias]
+
+    def convolve(*operands: torch.Tensor) -> tuple[torch.Tensor]:
+        return (PACKED_DEPTHWISE_CONVOLUTION(*operands, window, *how, row.name),)
+
+    exact = torch.nn.functional.conv2d(x, weight, None, *how, groups=70) * scale[:, None, None] + bias[:, None, None]
+    assert torch.allclose(convolve(*inputs)[0], exact, atol=1e-5)
+    program = lower_graph(make_fx(convolve, tracing_mode="fake")(*inputs), "windows")
+    verify_program(program)
+    assert "each channel by itself" in show(program)
+    assert torch.allclose(interpret.run(program, inputs)[0], exact, atol=1e-5)
 
 
 def test_zeros_between_pieces_do_not_come_back() -> None:

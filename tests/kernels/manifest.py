@@ -28,6 +28,9 @@ from inductor_cpu.targets.blocking import blocking_for, definitions
 from inductor_cpu.targets.cpu import ISAS, LEVELS, Target, detect
 from tests.codegen.harness import FUNCTION, addresses_of, available, emulated_machine, target
 
+#: The rows that multiply matrices.
+MATRICES = {name: row for name, row in MICRO_KERNELS.items() if not row.depthwise}
+
 #: What the function of a row does with a block of C: stores it, or max(c * scale + bias, -1) with one rounding to the
 #: type of A (of floats) or to float.
 _CODE = """#include "../gemm/{header}"
@@ -94,7 +97,7 @@ def machine_of(row: MicroKernel) -> Target | None:
 @functools.cache
 def _addresses(machine: Target) -> dict[str, int]:
     """All rows that a machine runs, compiled together; by name."""
-    sources = {row.name: source_of(row) for row in MICRO_KERNELS.values() if machine_of(row) == machine}
+    sources = {row.name: source_of(row) for row in MATRICES.values() if machine_of(row) == machine}
     toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
     addresses = addresses_of(sources.values(), machine, toolchain)
     return {name: addresses[source.symbol] for name, source in sources.items()}
@@ -122,7 +125,7 @@ def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
     instances = [instance for row in rows for instance in instances_of(row)]
     shared = [f'#include "{header}"' for instance in instances for header in instance.headers]
     shared += [f"template {instance.declaration};" for instance in instances]
-    text = "\n".join(['#include "icpu.h"', *shared, *(source_of(row).code for row in rows)])
+    text = "\n".join(['#include "icpu.h"', *shared, *(source_of(row).code for row in rows if not row.depthwise)])
     command = [*base, *tools.includes, "-I", str(paths.prelude().parent), "-fsyntax-only", "-x", "c++", "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
@@ -130,15 +133,18 @@ def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
 
 
 def instances_of(row: MicroKernel) -> list[Instance]:
-    """What kernels with products by a row share: of matrices, and of images where it shifts these."""
+    """What kernels with products by a row share: of matrices, and of images where it takes these."""
     one, name = as_expr(1), Sym("n", "value")
+    around = one, "c", name, name, name, name
     image, windows = View("a", (one,) * 4, (one,) * 4, one), ((3, 3), (1, 1), (1, 1), (1, 1), (one, one))
+    if row.depthwise:
+        return [instance_of(Product(row.name, Patches(image, *windows, Pieces(1, 9, depthwise=True)), "b", *around))]
     operands: list[View | Patches] = [View("a", (one, one), (one, one), one)]
     if row.shifts:
         operands.append(Patches(image, *windows, Pieces(9, 1)))
     if row.tiles:
         operands.append(Patches(image, *windows, Pieces(16, 1, tiles=True)))
-    return [instance_of(Product(row.name, a, "b", one, "c", name, name, name, name)) for a in operands]
+    return [instance_of(Product(row.name, a, "b", *around)) for a in operands]
 
 
 def level(row: MicroKernel) -> str:

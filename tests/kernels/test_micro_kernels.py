@@ -1,4 +1,5 @@
-"""The manifest of micro kernels: every row of the table over remainders, strides, pointers and epilogues, in fp64."""
+"""The manifest of micro kernels: every row that multiplies matrices, over remainders, strides, pointers and epilogues,
+in fp64."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import torch
 
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack, unpack
 from tests.emulation.machine import is_emulated
-from tests.kernels.manifest import Epilogue, finished_dtype, level, machine_of, multiply, why_not_compiled
+from tests.kernels.manifest import MATRICES, Epilogue, finished_dtype, level, machine_of, multiply, why_not_compiled
 
 Record = Callable[[str, object], None]
 
@@ -17,10 +18,10 @@ Record = Callable[[str, object], None]
 SUMS = 1e-6
 
 
-@pytest.fixture(params=MICRO_KERNELS)
+@pytest.fixture(params=MATRICES)
 def row(request: pytest.FixtureRequest, record_property: Record) -> MicroKernel:
     """A row that runs here, or is emulated. Tests of others are skipped with the reason; these are compiled only."""
-    found = MICRO_KERNELS[request.param]
+    found = MATRICES[request.param]
     if (machine := machine_of(found)) is not None:
         record_property("micro_kernel", (level(found), found.name, "emulated" if is_emulated(machine) else "ran"))
         return found
