@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ from inductor_cpu.graph.products import (
 )
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
+from inductor_cpu.ir.micro_kernels import BY_LOOPS
 from inductor_cpu.ir.operators import PACKED_INT_CONVOLUTION
 from inductor_cpu.ir.windows import are_neighbours
 
@@ -123,18 +125,26 @@ def _replace(
 ) -> str | None:
     """Put what computes it into its place: a micro kernel, loops or oneDNN; the reason why none of them can."""
     own = micro_kernel(*_matrix_shape(conv)) if is_matrix_product(conv) else None
-    alone = depthwise_kernel(fake(conv).dtype) if is_depthwise(conv) else None
+    alone = _depthwise_choice(conv, depthwise_kernel) if is_depthwise(conv) else None
     if own is not None:
         use_micro_kernel_for_convolution(graph, conv, own, spreader)
+    elif alone == BY_LOOPS:
+        use_loops_for_depthwise(graph, conv, spreader)
     elif alone is not None:
         use_micro_kernel_for_depthwise(graph, conv, alone, spreader)
-    elif is_depthwise(conv) and fake(conv).dtype in _LOW_PRECISION:
-        use_loops_for_depthwise(graph, conv, spreader)
     elif (reason := unsupported_dtype(fake(conv).dtype, "convolution")) is not None:
         return reason
     else:
         _pack(graph, conv, spreader)
     return None
+
+
+def _depthwise_choice(conv: fx.Node, depthwise_kernel: DepthwiseChoice) -> str | None:
+    """Who convolves each channel by itself; None for oneDNN."""
+    kernel = fake(args_of(conv)[1])
+    if kernel.dtype in _LOW_PRECISION:
+        return BY_LOOPS
+    return depthwise_kernel(kernel.dtype, kernel.shape[2:].numel() / prod(pair(args_of(conv)[3])))
 
 
 def is_matrix_product(conv: fx.Node) -> bool:

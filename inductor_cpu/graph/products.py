@@ -50,8 +50,8 @@ MicroKernelChoice = Callable[[int | None, int | None, int | None, torch.dtype, t
 #: windows inside of the image, whether they are of 3 x 3 neighbours).
 ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype, float, bool], str | None]
 
-#: The same of (dtype) where each channel is convolved by itself.
-DepthwiseChoice = Callable[[torch.dtype], str | None]
+#: The same of (dtype, how many windows a pixel is in) where each channel is convolved by itself; `BY_LOOPS` for loops.
+DepthwiseChoice = Callable[[torch.dtype, float], str | None]
 
 
 def use_micro_kernel(

@@ -86,11 +86,13 @@ class ProductChoice:
         wins = linear.wins_convolution(kernel, windows, self._blocking, self._target.features)
         return kernel if wins else None
 
-    def depthwise_kernel(self, dtype: torch.dtype) -> str | None:
-        """The micro kernel that computes a convolution of each channel by itself; None for oneDNN or loops."""
+    def depthwise_kernel(self, dtype: torch.dtype, uses: float) -> str | None:
+        """The micro kernel that computes a convolution of each channel by itself, or `BY_LOOPS`; None for oneDNN. uses:
+        how many windows a pixel is in."""
         usable = usable_micro_kernels(self._target)
         rows = (row for row in MICRO_KERNELS.values() if row.depthwise and row.name in usable)
-        return next((row.name for row in rows if row.dtype == dtype), None)
+        own = next((row.name for row in rows if row.dtype == dtype), None)
+        return BY_LOOPS if own is not None and uses < linear.LEAST_USES else own
 
     def kernel_per_call(
         self,

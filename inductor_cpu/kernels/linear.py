@@ -106,6 +106,10 @@ _CONVOLUTIONS: Mapping[str, str | None] = {
     "fma_f16_avx2": "avx_ne_convert",
 }
 
+#: Of pixels that are in fewer windows of channels by themselves, reading takes about as long as multiplying: loops,
+#: which read them in the order in which they lie, are up to 1.7 times as fast as registers full of windows.
+LEAST_USES = 4
+
 #: From which share of dilated windows inside of the image on micro kernels win. They multiply what lies outside, too;
 #: oneDNN leaves it out, and is 1.3 times as fast where 0.77 lies inside, 2.4 times where 0.4 does.
 _LEAST_INSIDE: Mapping[str, float] = {"dot_bf16": 0.8}
@@ -158,8 +162,10 @@ _LEAST_TILED_CHANNELS, _LEAST_TILED_COLUMNS = 32, 16
 _LEAST_TILED_WINDOWS_PER_CALL = 128
 
 #: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, and start sooner, which
-#: small images gain by: up to how many windows. On AVX2 oneDNN is up to a fifth faster from 56 x 56 windows on.
+#: small images gain by: up to how many windows. On AVX2 oneDNN is up to a fifth faster from 56 x 56 windows on, but for
+#: few channels.
 _MOST_PIXELS: Mapping[str, float] = {"fma_f32": math.inf, "fma_f32_avx2": 800}
+_MOST_CHANNELS = 128
 
 
 def own_kernels(shape: Shape, micro_kernels: Collection[str], blocking: Blocking) -> list[str]:
@@ -201,7 +207,8 @@ def wins_convolution(name: str, windows: Windows, blocking: Blocking, features: 
     if windows.by_tiles and MICRO_KERNELS[name].tiles:
         return _tiles_pay(windows, MICRO_KERNELS[name].step)
     if name in _MOST_PIXELS:
-        return windows.pixels == 1 and (windows.rows or 0) <= _MOST_PIXELS[name]
+        few = (windows.rows or 0) <= _MOST_PIXELS[name]
+        return windows.pixels == 1 and (few or windows.channels <= _MOST_CHANNELS)
     if windows.inside < _LEAST_INSIDE.get(name, 0.0):
         return False
     return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features

@@ -341,6 +341,38 @@ inline Range share_of(int64_t total, int64_t part, int64_t parts) {
   return {total * part / parts, total * (part + 1) / parts};
 }
 
+struct NoFetch {
+  int64_t lines() const { return 0; }
+  void fetch(int64_t) const {}
+};
+
+// The share of a thread where each block of rows meets all panels before the next one, and neither the depth nor B is more
+// than a cache holds: nothing but products and epilogues. Of a depth of 16 the rest would take as long as these.
+template <class Micro, class Rows>
+inline void multiply_shallow(const Sizes& g, const typename Micro::Weight* b, const Blocks& all, Range blocks, Range panels,
+                             Rows& rows, const Epilogue<typename Micro::Sum>& epilogue) {
+  const int64_t depth = round_up(g.depth, Micro::kStep);
+  int64_t used = depth;
+  if constexpr (requires { Micro::kPair; }) used = round_up(g.depth, Micro::kPair);
+  auto* const c = aligned_scratch<typename Micro::Sum, 17>(Micro::kBlock * Micro::kColumns);
+  typename Micro::Thread thread;
+  NoFetch nothing;
+  for (int64_t n = blocks.begin; n < blocks.end; ++n) {
+    const int64_t row = n * all.height, height = std::min(all.height, g.rows - row);
+    rows.load({row, all.height, 1, 0, depth, depth, false});
+    const typename Micro::Weight* at = b + panels.begin * depth * Micro::kColumns;
+    for (int64_t panel = panels.begin; panel < panels.end; ++panel, at += depth * Micro::kColumns) {
+      const int64_t width = std::min<int64_t>(Micro::kColumns, g.columns - panel * Micro::kColumns);
+      if constexpr (requires { Micro::kNarrows; }) {
+        Micro::narrow_block(thread, rows.block(0, 0), at, c, height, width, used, false, nothing);
+      } else {
+        Micro::block(thread, rows.block(0, 0), at, c, height, used, false, nothing);
+      }
+      epilogue(row, height, panel, width, c);
+    }
+  }
+}
+
 // The share of a thread. Rows: PackedRows, or a class with the same members.
 template <class Micro, class Rows>
 inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, const Blocks& all, Range blocks, Range panels,
@@ -351,6 +383,11 @@ inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, cons
   const Cut once = rows.cut(blocks.end - blocks.begin, all.height, width * Micro::kColumns);
   const bool keeps = once.depth < depth;
   const bool stays = depth * width * Micro::kColumns * int64_t(sizeof(typename Micro::Weight)) <= kPackedBytes;
+  if constexpr (!Micro::kOverlaps) {
+    if (once.blocks == 1 && !keeps && stays && depth <= Micro::kDepth) {
+      return multiply_shallow<Micro>(g, b, all, blocks, panels, rows, epilogue);
+    }
+  }
   // A block that waits to be finished keeps its place while the next one is multiplied.
   const int64_t places = keeps ? width * once.blocks : depth <= Micro::kDepth ? 2 : once.blocks + 1;
   Sum* const c = aligned_scratch<Sum, 17>(places * c_block);

@@ -59,12 +59,13 @@ def error(value: torch.Tensor, exact: torch.Tensor) -> float:
 
 @torch.no_grad()
 def check(module: nn.Module, compiled: Any, x: torch.Tensor) -> None:
-    """The compiled result is at least about as near to fp64 as eager's, with eager's strides."""
+    """The compiled result is about as near to fp64 as eager's, or as a float: loops round products before sums, which
+    eager mode does at once. It has eager's strides."""
     eager, result = module(x), compiled(x)
     exact = module.double()(x.double())
     module.to(x.dtype)
     assert (result.dtype, result.stride()) == (eager.dtype, eager.stride())
-    assert error(result, exact) <= 1.2 * error(eager, exact)
+    assert error(result, exact) <= max(1.2 * error(eager, exact), torch.finfo(torch.float32).eps)
 
 
 @pytest.mark.parametrize(("name", "dtype"), in_turns(CASES, [torch.bfloat16, torch.float16]), ids=str)

@@ -13,7 +13,7 @@ from torch import nn
 
 import inductor_cpu
 from inductor_cpu.graph.convolution import unsupported_dtype
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
 from inductor_cpu.kernels.choice import ProductChoice
 from inductor_cpu.kernels.linear import (
     PerCall,
@@ -327,6 +327,41 @@ def test_windows_of_neighbours_are_tiled_where_channels_and_columns_pay_for_it(
     for name in ("fma_f32_avx2", "fma_f32"):
         assert wins(name, True) == pays
         assert not wins(name, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "channels", "wins"),
+    [
+        ("fma_f32_avx2", 800, 512, True),
+        ("fma_f32_avx2", 3136, 128, True),
+        ("fma_f32_avx2", 3136, 256, False),
+        ("fma_f32", 3136, 256, True),
+    ],
+)
+def test_single_pixels_are_ours_on_avx2_where_they_or_their_channels_are_few(
+    name: str, rows: int, channels: int, wins: bool
+) -> None:
+    windows = Windows(rows, 1, channels, 64)
+    assert wins_convolution(name, windows, blocking_for(detect()), ()) == wins
+
+
+@pytest.mark.parametrize(
+    ("isa", "dtype", "uses", "kernel"),
+    [
+        ("avx2", torch.float32, 9.0, "channels_f32_avx2"),
+        ("avx2", torch.float32, 2.25, BY_LOOPS),
+        ("avx2", torch.float64, 9.0, None),
+        ("avx512", torch.float32, 9.0, None),
+    ],
+)
+def test_floats_are_convolved_channel_by_channel_on_avx2_by_loops_where_pixels_are_in_few_windows(
+    isa: str, dtype: torch.dtype, uses: float, kernel: str | None
+) -> None:
+    level = next(level for level in ISAS if level.name == isa)
+    if not level.needs <= detect().features:
+        pytest.skip(f"this CPU has no {isa}")
+    choice = ProductChoice(replace(detect(), isa=level), split_float32=True, winograd=True, prepack=True, trials=None)
+    assert choice.depthwise_kernel(dtype, uses) == kernel
 
 
 def test_convolutions_by_tiles_are_chosen_without_trials_of_linears() -> None:
