@@ -29,7 +29,7 @@ from inductor_cpu.runtime.cache import KernelCache, content_key, log
 from inductor_cpu.runtime.diagnosis import run_compiler
 from inductor_cpu.runtime.loading import loader_path
 from inductor_cpu.runtime.memory_limit import memory_limit
-from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.runtime.process import LOW_PRIORITY, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 
 _EXECUTOR, _OPERATORS = "executor", "operators"
@@ -95,7 +95,7 @@ def build_executor(cache: KernelCache, toolchain: Toolchain, processes: ProcessG
 
 def build_operators(cache: KernelCache, toolchain: Toolchain, processes: ProcessGroup) -> Path:
     """The same for the operators library, with less priority: nobody waits for it, and kernels are built meanwhile."""
-    return _build(_OPERATORS, cache, toolchain, processes, nice=10)
+    return _build(_OPERATORS, cache, toolchain, processes, nice=LOW_PRIORITY)
 
 
 def _build(name: str, cache: KernelCache, toolchain: Toolchain, processes: ProcessGroup, nice: int = 0) -> Path:

@@ -25,7 +25,7 @@ from inductor_cpu import paths
 from inductor_cpu.ir.plan import Instance
 from inductor_cpu.runtime.cache import KernelCache, content_key
 from inductor_cpu.runtime.diagnosis import run_compiler
-from inductor_cpu.runtime.process import ProcessGroup
+from inductor_cpu.runtime.process import LOW_PRIORITY, ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import Target
 
@@ -144,7 +144,7 @@ def _make(builder: Builder, processes: ProcessGroup, path: Path, source: Path, c
     if _is_usable(cache, path):
         return
     # It saves time later, and takes some: what is needed now goes first.
-    run_compiler(command, processes, cache, source, output, builder.toolchain.time_limit, nice=10)
+    run_compiler(command, processes, cache, source, output, builder.toolchain.time_limit, nice=LOW_PRIORITY)
     cache.store(output, path)
     _CHECKED.add(path)
 

@@ -18,6 +18,9 @@ from typing import IO
 from inductor_cpu.runtime.guardian import GUARDIAN, MARK
 from inductor_cpu.runtime.spawn import spawn
 
+LOW_PRIORITY = 10
+"""The `nice` of compilers that nobody waits for."""
+
 _MOST_OUTPUT = 1 << 20
 """Bytes of a compiler's messages that are read."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -52,44 +53,63 @@ class Layer(nn.Module):
         return y + x if y.shape == x.shape else y
 
 
+class Layers(nn.Module):
+    """A layer for each of some cases, and an image for each layer."""
+
+    def __init__(self, cases: Iterable[tuple[int, tuple[Any, ...], tuple[int, int, int]]]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(channels, *window) for channels, window, _ in cases)
+
+    def forward(self, *images: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(layer(image) for layer, image in zip(self.layers, images, strict=True))
+
+
 def error(value: torch.Tensor, exact: torch.Tensor) -> float:
     """RMSE over the RMS of the exact value."""
     return ((value.double() - exact).square().mean().sqrt() / exact.square().mean().sqrt()).item()
 
 
 @torch.no_grad()
-def check(module: nn.Module, compiled: Any, x: torch.Tensor) -> None:
-    """The compiled result is about as near to fp64 as eager's, or as a float: loops round products before sums, which
-    eager mode does at once. It has eager's strides."""
-    eager, result = module(x), compiled(x)
-    exact = module.double()(x.double())
-    module.to(x.dtype)
-    assert (result.dtype, result.stride()) == (eager.dtype, eager.stride())
-    assert error(result, exact) <= max(1.2 * error(eager, exact), torch.finfo(torch.float32).eps)
+def check(module: nn.Module, compiled: Any, *images: torch.Tensor) -> None:
+    """The compiled results are about as near to fp64 as eager's, or as a float: loops round products before sums, which
+    eager mode does at once. They have eager's strides."""
+    dtype = images[0].dtype
+    pairs = zip(_each(module(*images)), _each(compiled(*images)), strict=True)
+    exact = _each(module.double()(*(image.double() for image in images)))
+    module.to(dtype)
+    for (eager, result), right in zip(pairs, exact, strict=True):
+        assert (result.dtype, result.stride()) == (eager.dtype, eager.stride())
+        assert error(result, right) <= max(1.2 * error(eager, right), torch.finfo(torch.float32).eps)
+
+
+def _each(results: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return (results,) if isinstance(results, torch.Tensor) else results
 
 
 @pytest.mark.parametrize(("name", "dtype"), in_turns(CASES, [torch.bfloat16, torch.float16]), ids=str)
 def test_it_is_one_kernel_with_its_norm_activation_and_residual(name: str, dtype: torch.dtype) -> None:
-    check_one_kernel(CASES[name], dtype, {})
-
-
-@pytest.mark.parametrize("name", FLOATS)
-def test_floats_on_avx2_are_one_kernel_too(name: str) -> None:
-    check_one_kernel(FLOATS[name], torch.float32, AVX2)
-
-
-def check_one_kernel(
-    case: tuple[int, tuple[Any, ...], tuple[int, int, int]], dtype: torch.dtype, options: dict[str, Any]
-) -> None:
-    channels, window, (batch, height, width) = case
+    channels, window, (batch, height, width) = CASES[name]
     torch.manual_seed(0)
     module = Layer(channels, *window).eval().to(dtype).requires_grad_(False)
     x = torch.randn(batch, channels, height, width).to(dtype).contiguous(memory_format=torch.channels_last)
-    check(module, torch.compile(module, backend="icpu", options=options), x)
-    with torch.no_grad(), inductor_cpu.config.patch(options):
+    check(module, torch.compile(module, backend="icpu"), x)
+    with torch.no_grad():
         explained = inductor_cpu.explain(module, x)
     assert explained.extern_calls == 0
     assert (len(explained.kernels), explained.vectorized) == (1, 1)
+
+
+def test_floats_on_avx2_are_one_kernel_each_too() -> None:
+    """All in one graph, whose kernels are compiled together."""
+    torch.manual_seed(0)
+    module = Layers(FLOATS.values()).eval().requires_grad_(False)
+    images = [torch.randn(n, channels, *size) for channels, _, (n, *size) in FLOATS.values()]
+    images = [image.contiguous(memory_format=torch.channels_last) for image in images]
+    check(module, torch.compile(module, backend="icpu", options=AVX2), *images)
+    with torch.no_grad(), inductor_cpu.config.patch(AVX2):
+        explained = inductor_cpu.explain(module, *images)
+    assert explained.extern_calls == 0
+    assert (len(explained.kernels), explained.vectorized) == (len(FLOATS), len(FLOATS))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)

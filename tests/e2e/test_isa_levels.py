@@ -91,15 +91,21 @@ def test_a_convolution_of_low_precision_is_ours_before_tiles(level: str, dtype: 
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    ("level", "kernel", "height", "own"),
-    [("avx512", 1, 40, True), ("avx512", 3, 9, False), ("avx2", 1, 9, True), ("avx2", 1, 40, False)],
+    ("level", "kernel", "channels", "height", "own"),
+    [
+        ("avx512", 1, 144, 40, True),
+        ("avx512", 3, 24, 9, False),
+        ("avx2", 1, 144, 9, True),
+        ("avx2", 1, 24, 40, True),
+        ("avx2", 1, 144, 40, False),
+    ],
 )
-def test_a_convolution_of_floats_is_ours_where_windows_are_pixels_and_for_avx2_few(
-    level: str, kernel: int, height: int, own: bool
+def test_a_convolution_of_floats_is_ours_where_windows_are_pixels_and_for_avx2_they_or_their_channels_few(
+    level: str, kernel: int, channels: int, height: int, own: bool
 ) -> None:
     require({"avx512": "fma_f32", "avx2": "fma_f32_avx2"}[level], level)
-    module = nn.Sequential(nn.Conv2d(24, 40, kernel), nn.Hardswish()).requires_grad_(False)
-    x = torch.randn(2, 24, height, 11)
+    module = nn.Sequential(nn.Conv2d(channels, 40, kernel), nn.Hardswish()).requires_grad_(False)
+    x = torch.randn(2, channels, height, 11)
     with inductor_cpu.config.patch({"cpp.max_isa": level}):
         explained = inductor_cpu.explain(module, x)
         torch._dynamo.reset()

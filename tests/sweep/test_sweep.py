@@ -59,7 +59,7 @@ def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     arguments = {
         "representative": (
             passing,
-            *("--filter", REPRESENTATIVE, "--dtypes", "float32,int8", "--samples", "2", "--databases", "op,module"),
+            *("--filter", REPRESENTATIVE, "--dtypes", "float32,int8", "--samples", "1", "--databases", "op,module"),
         ),
         "failing": (failing, *FAILING, "--shard", "1/2", "--backend", "no_such_backend"),
         "resumed": (failing, *FAILING, "--shard", "2/2", "--resume", "--backend", "eager"),
