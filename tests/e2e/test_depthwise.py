@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -99,8 +99,9 @@ def test_it_is_one_kernel_with_its_norm_activation_and_residual(name: str, dtype
     assert (len(explained.kernels), explained.vectorized) == (1, 1)
 
 
-def test_floats_on_avx2_are_one_kernel_each_too() -> None:
+def test_floats_on_avx2_are_one_kernel_each_too(record_property: Callable[[str, object], None]) -> None:
     """All in one graph, whose kernels are compiled together."""
+    record_property("micro_kernel", ("avx2", "channels_f32_avx2", "ran"))
     torch.manual_seed(0)
     module = Layers(FLOATS.values()).eval().requires_grad_(False)
     images = [torch.randn(n, channels, *size) for channels, _, (n, *size) in FLOATS.values()]
