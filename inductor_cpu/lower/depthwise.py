@@ -15,7 +15,7 @@ from inductor_cpu.ir.windows import of_each_channel
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
 from inductor_cpu.lower.pooling import regular_window, window_mask
-from inductor_cpu.lower.products import finished_convolution, patches_of, scaled_and_shifted
+from inductor_cpu.lower.products import convolution_result, patches_of, scaled_and_shifted
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
 from inductor_cpu.lower.values import TensorValue
@@ -69,4 +69,4 @@ def packed_depthwise_convolution(
     """The same by a micro kernel."""
     windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
     operand = patches_of(ctx, node, x, windows, of_each_channel(kernel))
-    return finished_convolution(ctx, node, operand, packed, scale, bias, x.sizes[1], micro_kernel)
+    return convolution_result(ctx, node, operand, packed, scale, bias, x.sizes[1], micro_kernel)

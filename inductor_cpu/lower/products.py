@@ -116,7 +116,7 @@ def packed_convolution(
     """The windows of x as rows, times packed, scaled and with the bias added before the one rounding."""
     windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
     operand = _windows(ctx, node, x, windows, micro_kernel)
-    return finished_convolution(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel)
+    return convolution_result(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel)
 
 
 @rule(PACKED_INT_CONVOLUTION)
@@ -136,7 +136,7 @@ def packed_int_convolution(
     """The windows of x as rows, times packed, in int32."""
     windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
     operand = _windows(ctx, node, x, windows, micro_kernel, outside)
-    return finished_convolution(ctx, node, operand, packed, None, None, as_expr(columns), micro_kernel)
+    return convolution_result(ctx, node, operand, packed, None, None, as_expr(columns), micro_kernel)
 
 
 def _windows(
@@ -171,7 +171,7 @@ def patches_of(
     return Patches(image, kernel, stride, padding, dilation, (down, across), pieces, outside)
 
 
-def finished_convolution(
+def convolution_result(
     ctx: Lowering,
     node: fx.Node,
     operand: View | Patches,

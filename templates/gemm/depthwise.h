@@ -142,13 +142,13 @@ class ChannelsOfThread {
       const Weight* weight = taps.weights + y * p_.kernel_x * kColumns;
       for (int64_t x = 0; x < taps.across; ++x, pixel += step, weight += kColumns) {
         Reg<float> line[vectors];
-#pragma GCC unroll 3
+#pragma GCC unroll 2
         for (int v = 0; v < vectors; ++v) line[v] = load_reg(weight + v * kLanes);
         const float* at = pixel;
-#pragma GCC unroll 8
+#pragma GCC unroll 6
         for (int i = 0; i < windows; ++i, at += apart) {
-          if (i == 3 || i == 6) hide(at);
-#pragma GCC unroll 3
+          if (i == 3) hide(at);
+#pragma GCC unroll 2
           for (int v = 0; v < vectors; ++v) {
             const Reg<float> value = whole ? load_reg(at + v * kLanes) : first_floats(at + v * kLanes, taps.channels);
             sum[i][v] = fma_reg(value, line[v], sum[i][v]);
@@ -156,9 +156,9 @@ class ChannelsOfThread {
         }
       }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 6
     for (int i = 0; i < windows; ++i) {
-#pragma GCC unroll 3
+#pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) std::memcpy(sums + i * kColumns + v * kLanes, &sum[i][v], sizeof(sum[i][v]));
     }
   }

@@ -341,6 +341,7 @@ inline Range share_of(int64_t total, int64_t part, int64_t parts) {
   return {total * part / parts, total * (part + 1) / parts};
 }
 
+// In the place of `Meanwhile` where there is nothing to do between steps.
 struct NoFetch {
   int64_t lines() const { return 0; }
   void fetch(int64_t) const {}

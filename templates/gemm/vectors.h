@@ -57,7 +57,7 @@ struct Vectors {
     };
 
     static void panel(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth) {
-      Nothing nothing;
+      NoFetch nothing;
       Vectors::Thread thread;
       for (int64_t k = 0; k < depth; k += kDepth) {
         multiply(thread, a + k * kBlock, b + k * kColumns, c, rows, std::min<int64_t>(kDepth, depth - k), k > 0, nothing);
@@ -87,11 +87,6 @@ struct Vectors {
 
  private:
   static constexpr int64_t kLinesAtOnce = 16, kLeastPiece = 16;
-
-  struct Nothing {
-    int64_t lines() const { return 0; }
-    void fetch(int64_t) const {}
-  };
 
   template <class Meanwhile>
   static ICPU_INLINE void multiply(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth,

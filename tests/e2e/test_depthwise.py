@@ -123,7 +123,7 @@ def test_it_serves_any_batch_and_image(dtype: torch.dtype) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("shape", [(2, 200, 30, 31), (1, 1100, 1, 40)], ids=["lines", "panels"])
+@pytest.mark.parametrize("shape", [(2, 200, 30, 31), (1, 1100, 1, 200)], ids=["lines", "panels"])
 def test_threads_share_lines_or_panels(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     module = Layer(shape[1], 3, 1, 1).eval().requires_grad_(False)
