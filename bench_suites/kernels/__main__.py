@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> int:
     compare.add_argument("other", type=Path, help="the other checkout's folder")
     compare.add_argument("words", nargs="*", help="kernels with one of these words in their names; all without")
     compare.add_argument("--rounds", type=int, default=9)
+    compare.add_argument("--threads", type=int, default=1)
     chosen, rest = parser.parse_known_args(arguments)
     if chosen.command == "report":
         print(page(load(chosen.files)))
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
         names = turns.chosen(chosen.words)
         if not names:
             parser.error(f"no kernel has one of these words in its name: {' '.join(chosen.words)}")
-        found = turns.compare(HERE, chosen.other, names, chosen.rounds)
+        found = turns.compare(HERE, chosen.other, names, chosen.rounds, chosen.threads)
         print(turns.page(found))
         if missing := sorted(set(names) - {t.name for t in found}):
             print(f"\nnot in {chosen.other}: {', '.join(missing)}")

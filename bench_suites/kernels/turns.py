@@ -1,5 +1,5 @@
 """Two checkouts' kernels in turns: what a change of the compiler does to the corpus. Each checkout has a process of its
-own, for one kernel after the other; both take turns, in changing order. One thread.
+own, for one kernel after the other; both take turns, in changing order.
 
 The module is also the program of these processes, run with the other checkout's packages, whose `bench_suites` need not
 have it."""
@@ -51,12 +51,12 @@ class Turns:
 class Checkout:
     """A process that times the kernels of one checkout."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, threads: int) -> None:
         if not (folder / "bench_suites" / "kernels").is_dir():
             raise FileNotFoundError(f"{folder} is no checkout of this project: it has no bench_suites/kernels")
         self._folder = folder
         environment = os.environ | {"PYTHONPATH": str(folder.resolve())}
-        command = [sys.executable, "-P", str(Path(__file__).resolve())]
+        command = [sys.executable, "-P", str(Path(__file__).resolve()), str(threads)]
         self._process = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -88,10 +88,10 @@ def chosen(words: Sequence[str]) -> list[str]:
     return [name for name in names if not words or any(word in name for word in words)]
 
 
-def compare(here: Path, there: Path, names: Sequence[str], rounds: int) -> list[Turns]:
+def compare(here: Path, there: Path, names: Sequence[str], rounds: int, threads: int = 1) -> list[Turns]:
     """Both checkouts' times of kernels; a kernel that one of them does not have is left out."""
     found = []
-    with Checkout(here) as mine, Checkout(there) as other:
+    with Checkout(here, threads) as mine, Checkout(there, threads) as other:
         for name in names:
             if not (mine.ask(prepare=name) and other.ask(prepare=name)):
                 continue
@@ -146,9 +146,9 @@ def _time(call: Callable[[], object]) -> float:
         return min(times)
 
 
-def _serve() -> None:
+def _serve(threads: int) -> None:
     """Answers the questions of a `Checkout`."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     kernel: Callable[[], object] | None = None
     for line in sys.stdin:
         question = json.loads(line)
@@ -162,4 +162,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(int(sys.argv[1]))

@@ -202,7 +202,9 @@ class Loops:
     def _open_flat(self, loop: Sym, stack: ExitStack) -> None:
         size = self.values.expr(size_of(loop))
         self._define_threads()
-        head = f"icpu::parallel_for({size}, {self._pace(loop)}, threads, "
+        # Whoever goes through all rows for some columns reads few bytes of each: not fewer than there must be.
+        columns = loop == self.vector and (self.kernel.across is not None or self.kernel.inner)
+        head = f"icpu::parallel_{'parts' if columns else 'for'}({size}, {self._pace(loop)}, threads, "
         head += "[&](const int64_t begin, const int64_t end)"
         stack.enter_context(self.writer.block(head, "});"))
 

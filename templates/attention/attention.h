@@ -92,13 +92,13 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
 
     explicit Buffers(const Attention& a) {
       const int64_t all = round_up(a.sizes.keys, kColumns), some = std::min(all, kKeysAtOnce);
-      keys = gemm::aligned_scratch<Element, 18>(all * a.depth_());
-      values = gemm::aligned_scratch<Element, 19>(all * a.panels_() * kColumns);
-      queries = gemm::aligned_scratch<Element, 20>(kQueries * a.depth_());
-      weights = gemm::aligned_scratch<Element, 21>(kQueries * some);
-      scores = gemm::aligned_scratch<float, 22>(kQueries * some);
-      sums = gemm::aligned_scratch<float, 23>(kQueries * a.panels_() * kColumns);
-      packed = gemm::aligned_scratch<bool, 24>(ceil_div(a.sizes.keys, kKeysAtOnce));
+      keys = scratch<Element, 18>(all * a.depth_());
+      values = scratch<Element, 19>(all * a.panels_() * kColumns);
+      queries = scratch<Element, 20>(kQueries * a.depth_());
+      weights = scratch<Element, 21>(kQueries * some);
+      scores = scratch<float, 22>(kQueries * some);
+      sums = scratch<float, 23>(kQueries * a.panels_() * kColumns);
+      packed = scratch<bool, 24>(ceil_div(a.sizes.keys, kKeysAtOnce));
     }
   };
 

@@ -57,7 +57,7 @@ class Backward {
     const bool whole = heads == 0 || heads % threads == 0 || heads >= 4 * threads;
     const int64_t parts = whole ? 1 : std::clamp<int64_t>(sizes.keys / kKeysAtOnce, 1, ceil_div(4 * threads, heads));
     const int64_t width = round_up(ceil_div(sizes.keys, parts), kColumns);  // keys of a part
-    float* const sums = parts == 1 ? nullptr : gemm::aligned_scratch<float, 25>(parts * queries_() * sizes.depth);
+    float* const sums = parts == 1 ? nullptr : scratch<float, 25>(parts * queries_() * sizes.depth);
     parallel_for(heads * parts, 1, threads, [&](int64_t begin, int64_t end) {
       const typename Micro::Thread thread;
       for (int64_t unit = begin; unit < end; ++unit) {
@@ -89,25 +89,24 @@ class Backward {
     float bases[kQueriesAtOnce], rests[kQueriesAtOnce], deltas[kQueriesAtOnce];  // log_sums are bases + rests
 
     Buffers(const Backward& b, int64_t count) {
-      using gemm::aligned_scratch;
       const int64_t all = round_up(count, kColumns), depth = b.depth_(), columns = b.columns_();
-      keys = aligned_scratch<Element, 18>(all * depth);
-      keys_as_rows = aligned_scratch<Element, 19>(all * b.panels_() * kColumns);
-      values = aligned_scratch<Element, 20>(all * columns);
-      queries = aligned_scratch<Element, 21>(kQueriesAtOnce * (2 * depth + 2 * columns + 2 * kBlock));
+      keys = scratch<Element, 18>(all * depth);
+      keys_as_rows = scratch<Element, 19>(all * b.panels_() * kColumns);
+      values = scratch<Element, 20>(all * columns);
+      queries = scratch<Element, 21>(kQueriesAtOnce * (2 * depth + 2 * columns + 2 * kBlock));
       grads = queries + kQueriesAtOnce * depth;
       queries_across = grads + kQueriesAtOnce * columns;
       grads_across = queries_across + kQueriesAtOnce * round_up(b.sizes.depth, kBlock);
-      slopes_as_rows = aligned_scratch<Element, 24>(kQueriesAtOnce * (kKeysAtOnce + 2 * kColumns));
-      scores = aligned_scratch<float, 22>(2 * kQueriesAtOnce * kColumns);
+      slopes_as_rows = scratch<Element, 24>(kQueriesAtOnce * (kKeysAtOnce + 2 * kColumns));
+      scores = scratch<float, 22>(2 * kQueriesAtOnce * kColumns);
       products = scores + kQueriesAtOnce * kColumns;
       // Weights and slopes lie where the floats were that they are made of, if they are floats too.
       weights = std::is_same_v<Element, float> ? reinterpret_cast<Element*>(scores)
                                                : slopes_as_rows + kQueriesAtOnce * kKeysAtOnce;
       slopes = std::is_same_v<Element, float> ? reinterpret_cast<Element*>(products) : weights + kQueriesAtOnce * kColumns;
-      grad_q = aligned_scratch<float, 23>(kQueriesAtOnce * b.panels_() * kColumns);
-      grad_k = aligned_scratch<float, 26>(all * b.across_(b.sizes.depth));
-      grad_v = aligned_scratch<float, 27>(all * b.across_(b.sizes.columns));
+      grad_q = scratch<float, 23>(kQueriesAtOnce * b.panels_() * kColumns);
+      grad_k = scratch<float, 26>(all * b.across_(b.sizes.depth));
+      grad_v = scratch<float, 27>(all * b.across_(b.sizes.columns));
       std::fill_n(grad_k, all * b.across_(b.sizes.depth), 0.0f);
       std::fill_n(grad_v, all * b.across_(b.sizes.columns), 0.0f);
     }

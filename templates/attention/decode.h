@@ -68,7 +68,7 @@ class Decode {
     const int64_t lines = bytes() / gemm::kLine;
     // A part without a block would have summed nothing where others look for its sums.
     const int threads = int(std::clamp<int64_t>(total, 1, threads_for(lines * (1 + rows_ / 4), 2000, limit)));
-    float* const pieces = gemm::aligned_scratch<float, 18>(2 * threads * state_size());
+    float* const pieces = scratch<float, 18>(2 * threads * state_size());
     const auto start = [&](int64_t part) { return total * part / threads; };
     parallel_for(threads, 1, threads, [&](int64_t begin, int64_t end) {
       const Buffers buffers(*this);
@@ -126,10 +126,10 @@ class Decode {
     float *queries, *scores, *state;
     Weight* weights;
     explicit Buffers(const Decode& d) {
-      queries = gemm::aligned_scratch<float, 20>(d.padded_rows() * d.depth_);
-      scores = gemm::aligned_scratch<float, 22>(d.padded_rows() * kKeys);
-      weights = gemm::aligned_scratch<Weight, 21>(d.padded_rows() * kKeys);
-      state = gemm::aligned_scratch<float, 23>(d.state_size());
+      queries = scratch<float, 20>(d.padded_rows() * d.depth_);
+      scores = scratch<float, 22>(d.padded_rows() * kKeys);
+      weights = scratch<Weight, 21>(d.padded_rows() * kKeys);
+      state = scratch<float, 23>(d.state_size());
     }
   };
 

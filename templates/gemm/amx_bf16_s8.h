@@ -27,7 +27,7 @@ class RowsOfDigits {
 
   // a: rows packed for AmxBf16, depth a multiple of kStep.
   RowsOfDigits(const bf16* a, int64_t rows, int64_t depth)
-      : a_(a), depth_(depth), digits_(aligned_scratch<int8_t, 19>(ceil_div(rows, kGroup) * depth / kStep * kTiles)) {
+      : a_(a), depth_(depth), digits_(scratch<int8_t, 19>(ceil_div(rows, kGroup) * depth / kStep * kTiles)) {
     for (int64_t r = 0; r < rows; ++r) split(r);
   }
 
@@ -95,7 +95,7 @@ struct AmxBf16S8 {
   static_assert(kDepth % kStep == 0);
 
   struct Thread : AmxBf16::Thread {
-    bf16* const tiles = aligned_scratch<bf16, 19>(kDepth * kColumns);
+    bf16* const tiles = scratch<bf16, 19>(kDepth * kColumns);
     const int8_t* of = nullptr;
   };
 

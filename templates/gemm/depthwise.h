@@ -32,13 +32,18 @@ class ChannelsOfThread {
   static constexpr int kMost = Micro::kBlock;  // windows at once
   static constexpr int kVectors = 2;  // of channels at once
   static constexpr int64_t kSegment = 2 * kMost;  // windows that an epilogue gets together, at most
-  static constexpr int64_t kGroupBytes = 8 * 1024;  // of weights that all lines of windows meet, to stay in the L1 cache
 
  public:
+  // Whose weights meet all lines of windows, and stay in the L1 cache.
+  static int64_t panels_of_group(const Patches& p) {
+    constexpr int64_t kBytes = 8 * 1024;
+    return std::max<int64_t>(1, kBytes / (panel_size(p) * int64_t(sizeof(Weight))));
+  }
+
   ChannelsOfThread(const Patches& p, const float* images, const Weight* b, const Epilogue<float>& epilogue)
       : p_(p), images_(images), b_(b), epilogue_(epilogue) {
-    panel_size_ = round_up(p.kernel_y * p.kernel_x, Micro::kStep) * kColumns;
-    runs_ = aligned_scratch<Run, 24>(p.across);
+    panel_size_ = panel_size(p);
+    runs_ = scratch<Run, 24>(p.across);
     const int64_t reach = (p.kernel_x - 1) * p.dilation_x, last = p.width - 1 - reach + p.pad_x;
     const int64_t inside = std::min(ceil_div(p.pad_x, p.stride_x), p.across);
     const int64_t outside = std::max(inside, last < 0 ? 0 : std::min(last / p.stride_x + 1, p.across));
@@ -52,14 +57,12 @@ class ChannelsOfThread {
 
   // Lines are numbered down an image, then by images.
   void run(Range lines, Range panels) const {
-    const int64_t group = std::max<int64_t>(1, kGroupBytes / (panel_size_ * int64_t(sizeof(Weight))));
-    for (int64_t first = panels.begin; first < panels.end; first += group) {
-      const Range some{first, std::min(first + group, panels.end)};
-      for (int64_t line = lines.begin; line < lines.end; ++line) sum_line(line, some);
-    }
+    for (int64_t line = lines.begin; line < lines.end; ++line) sum_line(line, panels);
   }
 
  private:
+  static int64_t panel_size(const Patches& p) { return round_up(p.kernel_y * p.kernel_x, Micro::kStep) * kColumns; }
+
   // Windows at once: how many, where the first of their taps that lie inside of the image are in a line of pixels and of
   // weights, and how many such taps there are.
   struct Run {
@@ -179,11 +182,15 @@ template <class Micro>
   if (windows <= 0 || columns <= 0) return;
   const int64_t lines = windows / patches.across, panels = ceil_div(columns, Micro::kColumns);
   const int threads = threads_for(windows * columns * patches.kernel_y * patches.kernel_x / 64, kThreadWork, limit);
-  const Grid grid{std::min<int64_t>(threads, lines), threads <= lines ? 1 : std::min(threads / lines, panels)};
-  parallel_for(grid.rows * grid.columns, 1, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      ChannelsOfThread<Micro>(patches, images, b, epilogue)
-          .run(share_of(lines, n / grid.columns, grid.rows), share_of(panels, n % grid.columns, grid.columns));
+  const int64_t groups = ceil_div(panels, ChannelsOfThread<Micro>::panels_of_group(patches));
+  each_thread(groups * lines, threads, [&](auto take) {
+    const ChannelsOfThread<Micro> channels(patches, images, b, epilogue);
+    for (int64_t begin, end, count; take(begin, end);) {
+      for (int64_t at = begin; at < end; at += count) {
+        const int64_t line = at % lines;
+        count = std::min(lines - line, end - at);
+        channels.run({line, line + count}, share_of(panels, at / lines, groups));
+      }
     }
   });
 }

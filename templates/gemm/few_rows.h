@@ -37,9 +37,9 @@ class Stream {
         threads_(threads_for(panels_ * steps_ * kStepOfB * int64_t(sizeof(Weight)) / kLine, kStreamGrain, limit)) {}
 
   void run(const Pack<Element>& pack, const Epilogue<Sum>& epilogue) const {
-    Element* const a = aligned_scratch<Element, 16>(steps_ * Micro::kStep * Micro::kBlock);
+    Element* const a = scratch<Element, 16>(steps_ * Micro::kStep * Micro::kBlock);
     pack(0, g_.rows, 0, g_.depth, a);
-    Sum* const pieces = aligned_scratch<Sum, 18>(threads_ > 1 ? 2 * threads_ * kPanel : 0);
+    Sum* const pieces = scratch<Sum, 18>(threads_ > 1 ? 2 * threads_ * kPanel : 0);
     const auto multiply = [&](const auto& rows) {
       parallel_for(threads_, 1, threads_, [&](int64_t begin, int64_t end) {
         const typename Micro::Few::Thread thread(g_.rows);

@@ -61,13 +61,6 @@ struct Sizes {
   int64_t rows, columns, depth;
 };
 
-// A thread's aligned memory. Each slot is one block.
-template <class T, int slot>
-inline T* aligned_scratch(int64_t count) {
-  const auto address = reinterpret_cast<uintptr_t>(scratch<T, slot>(count + 64));
-  return reinterpret_cast<T*>((address + 63) / 64 * 64);
-}
-
 // A reference to a function object. The loops below call through it, for some rows of a block, so that they are compiled
 // once for all kernels: as an `Instance` (ir/plan.py), or once in a translation unit.
 template <class... Args>
@@ -291,7 +284,7 @@ class PackedRows {
   // Packs the rows of a piece.
   void load(const Piece& piece) {
     depth_ = piece.depth;
-    a_ = aligned_scratch<Element, 16>(piece.blocks * Micro::kBlock * depth_);
+    a_ = scratch<Element, 16>(piece.blocks * Micro::kBlock * depth_);
     for (int64_t n = 0; n < piece.blocks; ++n) {
       const int64_t row = piece.row + n * piece.height;
       const int64_t rows = std::min(piece.height, g_.rows - row), depth = std::min(depth_, g_.depth - piece.from);
@@ -341,28 +334,70 @@ inline Range share_of(int64_t total, int64_t part, int64_t parts) {
   return {total * part / parts, total * (part + 1) / parts};
 }
 
+// Some pieces of one share: of groups of blocks that are whole, or of one group.
+struct Pieces {
+  Range blocks, panels;
+  int64_t count;
+  bool first;  // group of the share
+};
+
+// C in shares, one a thread, and these in pieces, of which threads take some at a time: groups of blocks of rows that are
+// packed at once, and of each group parts of the panels.
+class SharesOfC {
+ public:
+  // at_once: blocks of a group; parts: of the panels, at most.
+  SharesOfC(const Blocks& all, int64_t panels, const Grid& grid, int64_t at_once, int64_t parts)
+      : blocks_(all.count),
+        panels_(panels),
+        grid_(grid),
+        groups_(ceil_div(ceil_div(blocks_, grid.rows), at_once)),
+        parts_(std::clamp<int64_t>(std::min(parts, kPieces / groups_), 1, ceil_div(panels, grid.columns))) {}
+
+  int64_t count() const { return grid_.rows * grid_.columns * groups_ * parts_; }
+
+  // As many pieces from number `at` on as belong together, and come before number `end`.
+  Pieces pieces(int64_t at, int64_t end) const {
+    const int64_t share = at / (groups_ * parts_), group = at / parts_ % groups_, part = at % parts_;
+    const Range blocks = share_of(blocks_, share / grid_.columns, grid_.rows);
+    const Range panels = share_of(panels_, share % grid_.columns, grid_.columns);
+    const int64_t count = std::min(parts_ > 1 ? parts_ - part : groups_ - group, end - at);
+    const int64_t groups = parts_ > 1 ? 1 : count, some = parts_ > 1 ? count : 1;
+    return {within(blocks, group, groups, groups_), within(panels, part, some, parts_), count, group == 0};
+  }
+
+ private:
+  static Range within(const Range& whole, int64_t first, int64_t count, int64_t parts) {
+    const int64_t size = whole.end - whole.begin;
+    return {whole.begin + size * first / parts, whole.begin + size * (first + count) / parts};
+  }
+
+  int64_t blocks_, panels_;
+  Grid grid_;
+  int64_t groups_, parts_;
+};
+
 // In the place of `Meanwhile` where there is nothing to do between steps.
 struct NoFetch {
   int64_t lines() const { return 0; }
   void fetch(int64_t) const {}
 };
 
-// The share of a thread where each block of rows meets all panels before the next one, and neither the depth nor B is more
-// than a cache holds: nothing but products and epilogues. Of a depth of 16 the rest would take as long as these.
+// Some blocks of rows where each meets all panels before the next one, and neither the depth nor B is more than a cache
+// holds: nothing but products and epilogues. Of a depth of 16 the rest would take as long as these.
 template <class Micro, class Rows>
-inline void multiply_shallow(const Sizes& g, const typename Micro::Weight* b, const Blocks& all, Range blocks, Range panels,
+inline void multiply_shallow(const Sizes& g, const typename Micro::Weight* b, const Blocks& all, const Pieces& pieces,
                              Rows& rows, const Epilogue<typename Micro::Sum>& epilogue) {
   const int64_t depth = round_up(g.depth, Micro::kStep);
   int64_t used = depth;
   if constexpr (requires { Micro::kPair; }) used = round_up(g.depth, Micro::kPair);
-  auto* const c = aligned_scratch<typename Micro::Sum, 17>(Micro::kBlock * Micro::kColumns);
+  auto* const c = scratch<typename Micro::Sum, 17>(Micro::kBlock * Micro::kColumns);
   typename Micro::Thread thread;
   NoFetch nothing;
-  for (int64_t n = blocks.begin; n < blocks.end; ++n) {
+  for (int64_t n = pieces.blocks.begin; n < pieces.blocks.end; ++n) {
     const int64_t row = n * all.height, height = std::min(all.height, g.rows - row);
     rows.load({row, all.height, 1, 0, depth, depth, false});
-    const typename Micro::Weight* at = b + panels.begin * depth * Micro::kColumns;
-    for (int64_t panel = panels.begin; panel < panels.end; ++panel, at += depth * Micro::kColumns) {
+    const typename Micro::Weight* at = b + pieces.panels.begin * depth * Micro::kColumns;
+    for (int64_t panel = pieces.panels.begin; panel < pieces.panels.end; ++panel, at += depth * Micro::kColumns) {
       const int64_t width = std::min<int64_t>(Micro::kColumns, g.columns - panel * Micro::kColumns);
       if constexpr (requires { Micro::kNarrows; }) {
         Micro::narrow_block(thread, rows.block(0, 0), at, c, height, width, used, false, nothing);
@@ -374,43 +409,87 @@ inline void multiply_shallow(const Sizes& g, const typename Micro::Weight* b, co
   }
 }
 
-// The share of a thread. Rows: PackedRows, or a class with the same members.
+// How a product is cut for its threads, which have about `width` panels each.
+template <class Micro>
+struct Plan {
+  Sizes g;
+  Blocks all;
+  Cut once;
+  bool keeps;    // sums of some of the depth, for all panels
+  bool stays;    // B in the L2 cache, once it is read
+  bool shallow;
+
+  template <class Rows>
+  Plan(const Sizes& sizes, const Blocks& blocks, int64_t height, int64_t width, const Rows& rows)
+      : g(sizes), all(blocks), once(rows.cut(height, all.height, width * Micro::kColumns)) {
+    const int64_t depth = round_up(g.depth, Micro::kStep);
+    keeps = once.depth < depth;
+    stays = depth * width * Micro::kColumns * int64_t(sizeof(typename Micro::Weight)) <= kPackedBytes;
+    shallow = !Micro::kOverlaps && once.blocks == 1 && !keeps && stays && depth <= Micro::kDepth;
+  }
+};
+
+// What a thread does with its pieces of a product. Rows: PackedRows, or a class with the same members.
 template <class Micro, class Rows>
-inline void multiply_share(const Sizes& g, const typename Micro::Weight* b, const Blocks& all, Range blocks, Range panels,
-                           Rows rows, const Epilogue<typename Micro::Sum>& epilogue) {
+class Multiply {
   using Sum = typename Micro::Sum;
-  constexpr int64_t c_block = Micro::kBlock * Micro::kColumns;
-  const int64_t depth = round_up(g.depth, Micro::kStep), width = panels.end - panels.begin;
-  const Cut once = rows.cut(blocks.end - blocks.begin, all.height, width * Micro::kColumns);
-  const bool keeps = once.depth < depth;
-  const bool stays = depth * width * Micro::kColumns * int64_t(sizeof(typename Micro::Weight)) <= kPackedBytes;
-  if constexpr (!Micro::kOverlaps) {
-    if (once.blocks == 1 && !keeps && stays && depth <= Micro::kDepth) {
-      return multiply_shallow<Micro>(g, b, all, blocks, panels, rows, epilogue);
+  using Weight = typename Micro::Weight;
+
+ public:
+  Multiply(const Plan<Micro>& plan, const Weight* b, Rows rows, const Epilogue<Sum>& epilogue)
+      : p_(plan), b_(b), rows_(std::move(rows)), epilogue_(epilogue) {}
+
+  void run(const Pieces& pieces) {
+    if (pieces.panels.begin == pieces.panels.end) return;
+    if constexpr (!Micro::kOverlaps) {
+      if (p_.shallow) return multiply_shallow<Micro>(p_.g, b_, p_.all, pieces, rows_, epilogue_);
     }
+    multiply(pieces);
   }
-  // A block that waits to be finished keeps its place while the next one is multiplied.
-  const int64_t places = keeps ? width * once.blocks : depth <= Micro::kDepth ? 2 : once.blocks + 1;
-  Sum* const c = aligned_scratch<Sum, 17>(places * c_block);
-  typename Micro::Thread thread;
-  Finish<Sum> finish(epilogue);
-  for (int64_t first = blocks.begin; first < blocks.end; first += once.blocks) {
-    const int64_t count = std::min(once.blocks, blocks.end - first);
-    for (int64_t from = 0; from < depth; from += once.depth) {
-      const int64_t deep = std::min(once.depth, depth - from);
-      const int64_t part = round_up(equal_parts(deep, Micro::kDepth), Micro::kStep);
-      const Piece piece{first * all.height, all.height, count, from, deep, part, first == blocks.begin || !stays};
-      rows.load(piece);
-      const auto around = [&](int64_t at) ICPU_INLINE { return places == 2 ? at & 1 : at < places ? at : at - places; };
-      int64_t place = 0;
-      for (int64_t panel = panels.begin; panel < panels.end; ++panel, place = around(place + count)) {
-        const auto block_of = [&](int64_t n) ICPU_INLINE { return c + around(place + n) * c_block; };
-        multiply_panel<Micro>(thread, g, piece, rows, b, panel, block_of, finish);
+
+ private:
+  void multiply(const Pieces& pieces) {
+    constexpr int64_t c_block = Micro::kBlock * Micro::kColumns;
+    const Cut& once = p_.once;
+    const int64_t depth = round_up(p_.g.depth, Micro::kStep), width = pieces.panels.end - pieces.panels.begin;
+    // A block that waits to be finished keeps its place while the next one is multiplied.
+    const int64_t places = p_.keeps ? width * once.blocks : depth <= Micro::kDepth ? 2 : once.blocks + 1;
+    Sum* const c = scratch<Sum, 17>(places * c_block);
+    typename Micro::Thread thread;
+    Finish<Sum> finish(epilogue_);
+    for (int64_t first = pieces.blocks.begin; first < pieces.blocks.end; first += once.blocks) {
+      const int64_t count = std::min(once.blocks, pieces.blocks.end - first);
+      for (int64_t from = 0; from < depth; from += once.depth) {
+        const int64_t deep = std::min(once.depth, depth - from);
+        const int64_t part = round_up(equal_parts(deep, Micro::kDepth), Micro::kStep);
+        const bool fetches = !p_.stays || (pieces.first && first == pieces.blocks.begin);
+        const Piece piece{first * p_.all.height, p_.all.height, count, from, deep, part, fetches};
+        load(piece);
+        const auto around = [&](int64_t at) ICPU_INLINE { return places == 2 ? at & 1 : at < places ? at : at - places; };
+        int64_t place = 0;
+        for (int64_t panel = pieces.panels.begin; panel < pieces.panels.end; ++panel, place = around(place + count)) {
+          const auto block_of = [&](int64_t n) ICPU_INLINE { return c + around(place + n) * c_block; };
+          multiply_panel<Micro>(thread, p_.g, piece, rows_, b_, panel, block_of, finish);
+        }
       }
+      finish.rest();
     }
-    finish.rest();
   }
-}
+
+  // Packs the rows of a piece, unless they are: other panels may have met them before.
+  void load(const Piece& piece) {
+    if (piece.row == row_ && piece.blocks == blocks_ && !p_.keeps) return;
+    row_ = piece.row;
+    blocks_ = piece.blocks;
+    rows_.load(piece);
+  }
+
+  const Plan<Micro>& p_;
+  const Weight* const b_;
+  Rows rows_;
+  const Epilogue<Sum>& epilogue_;
+  int64_t row_ = -1, blocks_ = 0;  // that are packed
+};
 
 // Everything by blocks, shared among threads. rows(): the Rows of a thread.
 template <class Micro, class MakeRows>
@@ -421,10 +500,17 @@ inline void multiply_blocks(const Sizes& g, const typename Micro::Weight* b, int
   const int64_t panels = ceil_div(g.columns, Micro::kColumns);
   const Blocks all = blocks_of<Micro>(g);
   const Grid grid = grid_of(all.count, panels, threads);
-  parallel_for(grid.rows * grid.columns, 1, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      multiply_share<Micro>(g, b, all, share_of(all.count, n / grid.columns, grid.rows),
-                            share_of(panels, n % grid.columns, grid.columns), rows(), epilogue);
+  const Plan<Micro> plan(g, all, ceil_div(all.count, grid.rows), ceil_div(panels, grid.columns), rows());
+  // Whoever keeps sums packs rows again for each part of the panels. One thread takes everything anyway.
+  const SharesOfC shares(all, panels, grid, plan.once.blocks, plan.keeps || threads == 1 ? 1 : panels);
+  each_thread(shares.count(), threads, [&](auto take) {
+    Multiply multiply(plan, b, rows(), epilogue);
+    for (int64_t begin, end; take(begin, end);) {
+      while (begin < end) {
+        const Pieces pieces = shares.pieces(begin, end);
+        multiply.run(pieces);
+        begin += pieces.count;
+      }
     }
   });
 }

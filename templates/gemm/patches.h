@@ -64,7 +64,7 @@ struct Patches {
       std::memset(static_cast<void*>(out), outside, static_cast<size_t>(size) * sizeof(*out));
       each([&](int64_t r) { return Record<Micro>{from, from + depth, r, out}; });
     } else {  // as rows first, which pack() turns over with whole vectors
-      T* const lines = aligned_scratch<T, 23>(rows * depth);
+      T* const lines = scratch<T, 23>(rows * depth);
       std::memset(static_cast<void*>(lines), outside, static_cast<size_t>(rows * depth) * sizeof(T));
       each([&](int64_t r) { return Line<T>{from, from + depth, lines + r * depth}; });
       Micro::pack(lines, depth, rows, depth, out);

@@ -79,7 +79,7 @@ class ShiftedImages {
   void load(const Piece& piece) {
     height_ = piece.height;
     points_ = (piece.blocks - 1) * height_ + Micro::kBlock + span();
-    packed_ = aligned_scratch<Element, 20>(remainders() * groups_ * points_ * Micro::kStep);
+    packed_ = scratch<Element, 20>(remainders() * groups_ * points_ * Micro::kStep);
     offsets_ = scratch<int64_t, 21>(steps());
     int64_t* offset = offsets_;
     for (int64_t ky = 0; ky < y_.taps; ++ky) {

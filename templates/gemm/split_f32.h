@@ -35,7 +35,7 @@ struct SplitF32 {
 
   // The parts of the panel of B that was multiplied last, in steps like those of A, with tiles as in amx_bf16.h.
   struct Thread : AmxBf16::Thread {
-    uint16_t* const parts = aligned_scratch<uint16_t, 19>(kDepth * kStepParts / kStep);
+    uint16_t* const parts = scratch<uint16_t, 19>(kDepth * kStepParts / kStep);
     const float* of = nullptr;
   };
 

@@ -90,40 +90,35 @@ inline ICPU_INLINE void transform_results(const Reg<float> (&m)[4][4], Reg<float
   }
 }
 
-// The share of one thread: some blocks of tiles, and some panels.
+// What a thread does with its pieces: some blocks of tiles, and some panels.
 template <class Micro>
 class TilesOfThread {
   using Weight = typename Micro::Weight;
   static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns;
   // Channels that are transformed at once, so that what becomes of a block's tiles stays in the L1 cache.
   static constexpr int64_t kChannels = 4 * Micro::kStep;
-  // Weights are read from memory once for so many blocks at least, even if their pixels then leave the L2 cache.
-  static constexpr int64_t kLeastBlocks = 8;
 
  public:
-  TilesOfThread(const Patches& p, const float* images, const Tiles& tiles, const Blocks& all)
-      : p_(p), images_(images), tiles_(tiles), all_(all) {}
+  TilesOfThread(const Patches& p, const float* images, const Tiles& tiles, const Blocks& all, const Weight* b, int64_t columns,
+                const Epilogue<float>& epilogue)
+      : p_(p), images_(images), tiles_(tiles), all_(all), b_(b), columns_(columns), epilogue_(epilogue) {}
 
-  void multiply(Range blocks, Range panels, const Weight* b, int64_t columns, const Epilogue<float>& epilogue) {
-    const int64_t block_bytes = kTilePlaces * kBlock * p_.channels * int64_t(sizeof(float));
-    const int64_t most = std::clamp(kPackedBytes / block_bytes, kLeastBlocks, kMostBlocks);
-    const int64_t at_once = equal_parts(blocks.end - blocks.begin, most);
-    packed_ = aligned_scratch<float, 16>(kTilePlaces * at_once * kBlock * p_.channels);
-    sums_ = aligned_scratch<float, 17>(kTilePlaces * at_once * kBlock * kColumns);
-    results_ = aligned_scratch<float, 21>(4 * at_once * kBlock * kColumns);
-    zeros_ = aligned_scratch<float, 22>(p_.channels);
+  // at_once: blocks of a group; stays: whether the weights do, in the L2 cache, once they are read.
+  void multiply(const Pieces& pieces, int64_t at_once, bool stays) {
+    packed_ = scratch<float, 16>(kTilePlaces * at_once * kBlock * p_.channels);
+    sums_ = scratch<float, 17>(kTilePlaces * at_once * kBlock * kColumns);
+    results_ = scratch<float, 21>(4 * at_once * kBlock * kColumns);
+    zeros_ = scratch<float, 22>(p_.channels);
     std::fill_n(zeros_, p_.channels, 0.0f);
     const int64_t panel_size = kTilePlaces * p_.channels * kColumns;
-    const bool stays = (panels.end - panels.begin) * panel_size * int64_t(sizeof(Weight)) <= kPackedBytes;
-    for (int64_t first = blocks.begin; first < blocks.end; first += at_once) {
-      first_ = first * all_.height;
-      count_ = std::min(at_once, blocks.end - first);
-      for (int64_t n = 0; n < count_; ++n) load(n);
-      for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
-        const Weight* const weights = b + panel * panel_size;
-        const int64_t width = std::min(kColumns, columns - panel * kColumns);
-        multiply_panel(weights, width, first == blocks.begin || !stays, epilogue);
-        finish(panel, width, weights, epilogue);
+    for (int64_t first = pieces.blocks.begin; first < pieces.blocks.end; first += at_once) {
+      load(first, std::min(at_once, pieces.blocks.end - first));
+      const bool fetches = !stays || (pieces.first && first == pieces.blocks.begin);
+      for (int64_t panel = pieces.panels.begin; panel < pieces.panels.end; ++panel) {
+        const Weight* const weights = b_ + panel * panel_size;
+        const int64_t width = std::min(kColumns, columns_ - panel * kColumns);
+        multiply_panel(weights, width, fetches);
+        finish(panel, width, weights);
       }
     }
   }
@@ -133,12 +128,19 @@ class TilesOfThread {
 
   void find(const Tiles::Place& at, const float* (&pixels)[4][4]) const { pixels_under(at, p_, images_, zeros_, pixels); }
 
-  // Transforms and packs the pixels of block n.
-  void load(int64_t n) {
+  // Transforms and packs the pixels of some blocks, unless they are: other panels may have met them before.
+  void load(int64_t first, int64_t count) {
+    if (first * all_.height == first_ && count == count_) return;
+    first_ = first * all_.height;
+    count_ = count;
+    for (int64_t n = 0; n < count_; ++n) load_block(n);
+  }
+
+  void load_block(int64_t n) {
     const int64_t rows = rows_of(n);
     const float* pixels[kBlock][4][4];
     for (int64_t r = 0; r < rows; ++r) find(tiles_.place(first_ + n * all_.height + r), pixels[r]);
-    float* const lines = aligned_scratch<float, 20>(kTilePlaces * kBlock * kChannels);
+    float* const lines = scratch<float, 20>(kTilePlaces * kBlock * kChannels);
     for (int64_t from = 0; from < p_.channels; from += kChannels) {
       const int64_t channels = std::min(kChannels, p_.channels - from);
       for (int64_t r = 0; r < rows; ++r) {
@@ -169,9 +171,9 @@ class TilesOfThread {
 
   // `width` columns of a panel and all blocks, at every place. fetches: whether B is not in the L2 cache yet: then each block
   // asks for its share of the part that follows.
-  void multiply_panel(const Weight* b, int64_t width, bool fetches, const Epilogue<float>& epilogue) {
+  void multiply_panel(const Weight* b, int64_t width, bool fetches) {
     typename Micro::Thread thread;
-    Finish<float> nothing(epilogue);
+    Finish<float> nothing(epilogue_);
     const int64_t part = round_up(equal_parts(p_.channels, Micro::kDepth), Micro::kStep);
     for (int64_t place = 0; place < kTilePlaces; ++place) {
       for (int64_t k = 0; k < p_.channels; k += part) {
@@ -195,7 +197,7 @@ class TilesOfThread {
   float* sums_of(int64_t place, int64_t n) const { return sums_ + (place * count_ + n) * kBlock * kColumns; }
 
   // Tiles that follow each other in a line of tiles are two lines of windows.
-  void finish(int64_t panel, int64_t width, const Weight* weights, const Epilogue<float>& epilogue) {
+  void finish(int64_t panel, int64_t width, const Weight* weights) {
     const int64_t end = std::min(first_ + count_ * all_.height, tiles_.count());
     for (int64_t tile = first_, run; tile < end; tile += run) {
       const Tiles::Place at = tiles_.place(tile);
@@ -208,7 +210,7 @@ class TilesOfThread {
       if (!are_finite(&zeros[0], kLanes)) correct(at, run, weights, width, lines[0], lines[1]);
       for (int64_t y = 2 * at.y; y < std::min(2 * at.y + 2, p_.down); ++y) {
         const int64_t row = (at.image * p_.down + y) * p_.across + 2 * at.x;
-        epilogue(row, std::min(2 * run, p_.across - 2 * at.x), panel, width, lines[y - 2 * at.y]);
+        epilogue_(row, std::min(2 * run, p_.across - 2 * at.x), panel, width, lines[y - 2 * at.y]);
       }
     }
   }
@@ -293,6 +295,9 @@ class TilesOfThread {
   const float* const images_;
   const Tiles& tiles_;
   const Blocks& all_;
+  const Weight* const b_;
+  const int64_t columns_;
+  const Epilogue<float>& epilogue_;
   int64_t first_ = 0, count_ = 0;  // the tiles at hand begin, and their blocks
   float *packed_ = nullptr, *sums_ = nullptr, *results_ = nullptr, *zeros_ = nullptr;
 };
@@ -308,11 +313,21 @@ template <class Micro>
   const Blocks all = blocks_of<Micro>(g);
   const int64_t panels = ceil_div(columns, Micro::kColumns);
   const Grid grid = grid_of(all.count, panels, threads);
-  parallel_for(grid.rows * grid.columns, 1, threads, [&](int64_t begin, int64_t end) {
-    for (int64_t n = begin; n < end; ++n) {
-      const Range blocks = share_of(all.count, n / grid.columns, grid.rows);
-      TilesOfThread<Micro>(patches, images, tiles, all)
-          .multiply(blocks, share_of(panels, n % grid.columns, grid.columns), b, columns, epilogue);
+  // Weights are read from memory once for so many blocks at least, even if their pixels then leave the L2 cache.
+  constexpr int64_t kLeastBlocks = 8;
+  const int64_t place_bytes = kTilePlaces * patches.channels * int64_t(sizeof(float));
+  const int64_t most = std::clamp(kPackedBytes / (place_bytes * Micro::kBlock), kLeastBlocks, kMostBlocks);
+  const int64_t at_once = equal_parts(ceil_div(all.count, grid.rows), most);
+  const bool stays = ceil_div(panels, grid.columns) * place_bytes * Micro::kColumns <= kPackedBytes;
+  const SharesOfC shares(all, panels, grid, at_once, threads == 1 ? 1 : panels);
+  each_thread(shares.count(), threads, [&](auto take) {
+    TilesOfThread<Micro> tiles_of_thread(patches, images, tiles, all, b, columns, epilogue);
+    for (int64_t begin, end; take(begin, end);) {
+      while (begin < end) {
+        const Pieces pieces = shares.pieces(begin, end);
+        tiles_of_thread.multiply(pieces, at_once, stays);
+        begin += pieces.count;
+      }
     }
   });
 }

@@ -116,9 +116,9 @@ class WeightsOfThread {
     row_place_ = (blocks.end - blocks.begin) * row_block_ + line;
     column_panel_ = at_once * kColumns;
     column_place_ = (panels.end - panels.begin) * column_panel_ + line;
-    rows_ = aligned_scratch<float, 16>(kTilePlaces * row_place_);
-    columns_ = aligned_scratch<float, 17>(kTilePlaces * column_place_);
-    zeros_ = aligned_scratch<float, 22>(std::max(p_.channels, gradients_.channels));
+    rows_ = scratch<float, 16>(kTilePlaces * row_place_);
+    columns_ = scratch<float, 17>(kTilePlaces * column_place_);
+    zeros_ = scratch<float, 22>(std::max(p_.channels, gradients_.channels));
     std::fill_n(zeros_, std::max(p_.channels, gradients_.channels), 0.0f);
     for (int64_t first = tiles.begin; first < tiles.end; first += at_once) {
       const int64_t count = std::min(at_once, tiles.end - first);
@@ -272,7 +272,7 @@ template <class Micro>
   const int threads = threads_for(kTilePlaces * tiles.count() * rows * patches.channels / 64, kThreadWork, limit);
   const auto [parts, grid] = shares_of<Micro>(tiles, blocks, panels, threads);
   const int64_t size = TileSums<Micro>::size(panels, rows);
-  const TileSums<Micro> sums{aligned_scratch<float, 28>(parts * size), parts, panels, rows};
+  const TileSums<Micro> sums{scratch<float, 28>(parts * size), parts, panels, rows};
   parallel_for(parts * grid.rows * grid.columns, 1, threads, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const int64_t part = n / (grid.rows * grid.columns), row = n / grid.columns % grid.rows, column = n % grid.columns;

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -95,17 +96,20 @@ struct NoStatus {
   void raise(int64_t) {}
 };
 
-// Memory of one thread that lives as long as the thread, for rows that are too long for the stack. Each slot is one
-// block; asking again for it may move it.
+// Memory of one thread that lives as long as the thread, for rows that are too long for the stack: whole cache lines. Each
+// slot is one block; asking again for it may move it.
 template <class T, int slot>
 inline T* scratch(int64_t count) {
+  constexpr std::align_val_t kLine{64};
   static thread_local struct Block {
     T* memory = nullptr;
     int64_t capacity = 0;
-    ~Block() { delete[] memory; }
+    void free() { ::operator delete[](std::exchange(memory, nullptr), kLine); }
+    ~Block() { free(); }
   } block;
   if (block.capacity < count) {
-    delete[] std::exchange(block.memory, new T[static_cast<size_t>(count)]);
+    block.free();
+    block.memory = new (kLine) T[static_cast<size_t>(count)];
     block.capacity = count;
   }
   return block.memory;

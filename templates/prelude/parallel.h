@@ -8,6 +8,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <utility>
 
 namespace icpu {
 
@@ -21,26 +24,114 @@ inline int threads_for(int64_t work, int64_t grain, int limit = omp_get_max_thre
 // Stores around the cache (vec_memory.h) are seen before what follows.
 inline void order_stores() { __builtin_ia32_sfence(); }
 
-// body(begin, end) for chunks of [0, total) whose bounds, the last end excepted, are multiples of `align`.
-template <class Body>
-inline void parallel_for(int64_t total, int64_t align, int threads, const Body& body) {
-  if (threads <= 1) {
-    if (total > 0) body(int64_t(0), total);
-    order_stores();
-    return;
+// Work that the threads of a region take piece by piece: each has an equal share, takes half of what is left of it at a
+// time, and when nothing is left, half of what is left to another one, from the end. Cores are rarely equally fast for
+// long: others use their memory, their other hardware thread or their time, and some have slower cores than others.
+// (Blumofe and Leiserson, Scheduling Multithreaded Computations by Work Stealing, 1999; pieces that halve: Polychronopoulos
+// and Kuck, Guided Self-Scheduling, 1987.)
+class Work {
+ public:
+  // Of `total` points, in pieces whose bounds, the last end excepted, are multiples of `align`. most: pieces of a share.
+  Work(int64_t total, int64_t align, int64_t threads, int64_t most)
+      : total_(total),
+        align_(align),
+        units_((total + align - 1) / align),
+        count_(threads),
+        pieces_(std::clamp<int64_t>(units_ / threads, 1, most)),
+        shares_(scratch<Share, 900>(threads)) {
+    for (int64_t n = 0; n < threads; ++n) shares_[n].left.store(pair(0, pieces_), std::memory_order_relaxed);
   }
-  const int64_t units = (total + align - 1) / align;
+
+  // Takes some of the work for a thread: false if nothing is left that it may take. of: how many shares it looks at.
+  bool take(int64_t self, int64_t of, int64_t& begin, int64_t& end) {
+    for (int64_t n = 0; n < of; ++n) {
+      const int64_t owner = (self + n) % count_;
+      int64_t first, last;
+      while (take_from(shares_[owner], n > 0, first, last)) {
+        begin = bound(owner * pieces_ + first);
+        end = bound(owner * pieces_ + last);
+        if (begin < end) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  struct alignas(64) Share {
+    std::atomic<uint64_t> left;  // numbers of pieces: the first one, and that behind the last one
+  };
+
+  static uint64_t pair(uint64_t first, uint64_t last) { return first << 32 | last; }
+
+  static bool take_from(Share& share, bool from_end, int64_t& first, int64_t& last) {
+    uint64_t left = share.left.load(std::memory_order_relaxed), rest;
+    do {
+      first = int64_t(left >> 32);
+      last = int64_t(left & 0xffffffff);
+      if (first == last) return false;
+      const int64_t taken = (last - first + 1) / 2;
+      rest = from_end ? pair(first, last - taken) : pair(first + taken, last);
+      (from_end ? first : last) = from_end ? last - taken : first + taken;
+    } while (!share.left.compare_exchange_weak(left, rest, std::memory_order_relaxed));
+    return true;
+  }
+
+  int64_t bound(int64_t piece) const { return std::min(units_ * piece / (count_ * pieces_) * align_, total_); }
+
+  const int64_t total_, align_, units_, count_, pieces_;
+  Share* const shares_;
+};
+
+// Of a share of work: one is what a thread may wait for another at the end.
+inline constexpr int64_t kPieces = 16;
+
+// body(take) in each thread of several, for [0, total): take(begin, end) gives it the bounds of some of it until nothing is
+// left. most: pieces of a share.
+template <class Body>
+inline void parallel_work(int64_t total, int64_t align, int threads, int64_t most, const Body& body) {
+  Work work(total, align, threads, most);
   // Always the whole team, as ATen does: libgomp ends the threads that a smaller team does not need, and making them
   // again costs far more than letting them idle.
 #pragma omp parallel
   {
-    const int64_t count = std::min(omp_get_num_threads(), threads);
-    const int64_t self = omp_get_thread_num();
-    const int64_t begin = std::min(units * self / count * align, total);
-    const int64_t end = std::min(units * (self + 1) / count * align, total);
-    if (self < count && begin < end) body(begin, end);
+    // Many threads need not look at all shares: each one's owner sees to it, unless the team is smaller than was thought.
+    constexpr int kNeighbours = 8;
+    const int64_t self = omp_get_thread_num(), of = omp_get_num_threads() < threads ? threads : std::min(threads, kNeighbours);
+    if (self < threads) body([&](int64_t& begin, int64_t& end) { return work.take(self, of, begin, end); });
     order_stores();
   }
+}
+
+// The same where each thread makes something for all of its work: body(take), in one thread too.
+template <class Body>
+inline void each_thread(int64_t total, int threads, const Body& body) {
+  if (threads > 1) return parallel_work(total, 1, threads, kPieces, body);
+  bool taken = false;
+  body([&](int64_t& begin, int64_t& end) {
+    begin = 0;
+    end = total;
+    return !std::exchange(taken, true);
+  });
+  order_stores();
+}
+
+// body(begin, end) for parts of [0, total) whose bounds, the last end excepted, are multiples of `align`; at most `most` of
+// a thread's share.
+template <class Body>
+inline void parallel_for(int64_t total, int64_t align, int threads, const Body& body, int64_t most = kPieces) {
+  if (total > 0 && threads > 1) {
+    return parallel_work(total, align, threads, most, [&](auto take) {
+      for (int64_t begin, end; take(begin, end);) body(begin, end);
+    });
+  }
+  if (total > 0) body(int64_t(0), total);
+  order_stores();
+}
+
+// The same in one part for each thread, where more would take longer.
+template <class Body>
+inline void parallel_parts(int64_t total, int64_t align, int threads, const Body& body) {
+  parallel_for(total, align, threads, body, 1);
 }
 
 // The points of rows x size, shared among threads: body(row, begin, end) for pieces of rows, begin a multiple of

@@ -134,7 +134,7 @@ def test_the_page_names_what_is_slow_and_what_leaves_bandwidth_unused(tmp_path: 
 
 
 def test_the_process_of_a_checkout_times_its_kernels_and_knows_no_others() -> None:
-    with turns.Checkout(HERE) as checkout:
+    with turns.Checkout(HERE, threads=1) as checkout:
         assert checkout.ask(prepare="write_key_cache") is True
         assert checkout.ask(time="write_key_cache") > 0
         assert checkout.ask(prepare="no such kernel") is False
