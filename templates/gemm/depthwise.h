@@ -183,7 +183,7 @@ template <class Micro>
   const int64_t lines = windows / patches.across, panels = ceil_div(columns, Micro::kColumns);
   const int threads = threads_for(windows * columns * patches.kernel_y * patches.kernel_x / 64, kThreadWork, limit);
   const int64_t groups = ceil_div(panels, ChannelsOfThread<Micro>::panels_of_group(patches));
-  each_thread(groups * lines, threads, [&](auto take) {
+  parallel_work(groups * lines, 1, threads, kPieces, [&](const Take& take) {
     const ChannelsOfThread<Micro> channels(patches, images, b, epilogue);
     for (int64_t begin, end, count; take(begin, end);) {
       for (int64_t at = begin; at < end; at += count) {

@@ -503,7 +503,7 @@ inline void multiply_blocks(const Sizes& g, const typename Micro::Weight* b, int
   const Plan<Micro> plan(g, all, ceil_div(all.count, grid.rows), ceil_div(panels, grid.columns), rows());
   // Whoever keeps sums packs rows again for each part of the panels. One thread takes everything anyway.
   const SharesOfC shares(all, panels, grid, plan.once.blocks, plan.keeps || threads == 1 ? 1 : panels);
-  each_thread(shares.count(), threads, [&](auto take) {
+  parallel_work(shares.count(), 1, threads, kPieces, [&](const Take& take) {
     Multiply multiply(plan, b, rows(), epilogue);
     for (int64_t begin, end; take(begin, end);) {
       while (begin < end) {

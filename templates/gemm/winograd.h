@@ -320,7 +320,7 @@ template <class Micro>
   const int64_t at_once = equal_parts(ceil_div(all.count, grid.rows), most);
   const bool stays = ceil_div(panels, grid.columns) * place_bytes * Micro::kColumns <= kPackedBytes;
   const SharesOfC shares(all, panels, grid, at_once, threads == 1 ? 1 : panels);
-  each_thread(shares.count(), threads, [&](auto take) {
+  parallel_work(shares.count(), 1, threads, kPieces, [&](const Take& take) {
     TilesOfThread<Micro> tiles_of_thread(patches, images, tiles, all, b, columns, epilogue);
     for (int64_t begin, end; take(begin, end);) {
       while (begin < end) {

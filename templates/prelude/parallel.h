@@ -38,7 +38,7 @@ class Work {
         units_((total + align - 1) / align),
         count_(threads),
         pieces_(std::clamp<int64_t>(units_ / threads, 1, most)),
-        shares_(scratch<Share, 900>(threads)) {
+        shares_(threads > 1 ? scratch<Share, 900>(threads) : &alone_) {
     for (int64_t n = 0; n < threads; ++n) shares_[n].left.store(pair(0, pieces_), std::memory_order_relaxed);
   }
 
@@ -79,17 +79,28 @@ class Work {
   int64_t bound(int64_t piece) const { return std::min(units_ * piece / (count_ * pieces_) * align_, total_); }
 
   const int64_t total_, align_, units_, count_, pieces_;
+  Share alone_;  // of one thread, which may be one of several that share other work
   Share* const shares_;
+};
+
+// What a thread takes of some work: a call gives it the bounds of the next part, until nothing is left.
+struct Take {
+  Work& work;
+  int64_t self, of;
+  bool operator()(int64_t& begin, int64_t& end) const { return work.take(self, of, begin, end); }
 };
 
 // Of a share of work: one is what a thread may wait for another at the end.
 inline constexpr int64_t kPieces = 16;
 
-// body(take) in each thread of several, for [0, total): take(begin, end) gives it the bounds of some of it until nothing is
-// left. most: pieces of a share.
+// body(take) in each thread, for [0, total). most: pieces of a share.
 template <class Body>
 inline void parallel_work(int64_t total, int64_t align, int threads, int64_t most, const Body& body) {
-  Work work(total, align, threads, most);
+  Work work(total, align, std::max(threads, 1), threads > 1 ? most : 1);
+  if (threads <= 1) {
+    body(Take{work, 0, 1});
+    return order_stores();
+  }
   // Always the whole team, as ATen does: libgomp ends the threads that a smaller team does not need, and making them
   // again costs far more than letting them idle.
 #pragma omp parallel
@@ -97,22 +108,9 @@ inline void parallel_work(int64_t total, int64_t align, int threads, int64_t mos
     // Many threads need not look at all shares: each one's owner sees to it, unless the team is smaller than was thought.
     constexpr int kNeighbours = 8;
     const int64_t self = omp_get_thread_num(), of = omp_get_num_threads() < threads ? threads : std::min(threads, kNeighbours);
-    if (self < threads) body([&](int64_t& begin, int64_t& end) { return work.take(self, of, begin, end); });
+    if (self < threads) body(Take{work, self, of});
     order_stores();
   }
-}
-
-// The same where each thread makes something for all of its work: body(take), in one thread too.
-template <class Body>
-inline void each_thread(int64_t total, int threads, const Body& body) {
-  if (threads > 1) return parallel_work(total, 1, threads, kPieces, body);
-  bool taken = false;
-  body([&](int64_t& begin, int64_t& end) {
-    begin = 0;
-    end = total;
-    return !std::exchange(taken, true);
-  });
-  order_stores();
 }
 
 // body(begin, end) for parts of [0, total) whose bounds, the last end excepted, are multiples of `align`; at most `most` of
@@ -120,7 +118,7 @@ inline void each_thread(int64_t total, int threads, const Body& body) {
 template <class Body>
 inline void parallel_for(int64_t total, int64_t align, int threads, const Body& body, int64_t most = kPieces) {
   if (total > 0 && threads > 1) {
-    return parallel_work(total, align, threads, most, [&](auto take) {
+    return parallel_work(total, align, threads, most, [&](const Take& take) {
       for (int64_t begin, end; take(begin, end);) body(begin, end);
     });
   }

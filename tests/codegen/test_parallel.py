@@ -44,6 +44,19 @@ int64_t rows(void* const* p, const int64_t* n) {
   return 0;
 }
 
+// The points of n[0] rows x n[1], rows by n[2] threads, and each row by one thread that takes its pieces, too.
+int64_t nested(void* const* p, const int64_t* n) {
+  icpu::parallel_for(n[0], 1, int(n[2]), [&](int64_t first, int64_t last) {
+    for (int64_t row = first; row < last; ++row) {
+      icpu::parallel_work(n[1], 1, 1, icpu::kPieces, [&](const icpu::Take& take) {
+        int64_t* const counts = static_cast<int64_t*>(p[0]) + row * n[1];
+        for (int64_t begin, end; take(begin, end);) count(counts, begin, end, n[1], 1);
+      });
+    }
+  });
+  return 0;
+}
+
 // The first thread that begins waits, in its first part, until the others have done all that is left. The points of its
 // part; those that were missing after ten seconds, below 0.
 int64_t one_waits(void* const* p, const int64_t* n) {
@@ -67,11 +80,11 @@ int64_t one_waits(void* const* p, const int64_t* n) {
 
 // n: which of these, and its sizes.
 extern "C" int64_t share_work(void* const* p, const int64_t* n) {
-  return (n[0] == 0 ? points : n[0] == 1 ? rows : one_waits)(p, n + 1);
+  return (n[0] == 0 ? points : n[0] == 1 ? rows : n[0] == 2 ? nested : one_waits)(p, n + 1);
 }
 """
 
-_NAMES = ("points", "rows", "one_waits")
+_NAMES = ("points", "rows", "nested", "one_waits")
 
 
 @cache
@@ -123,6 +136,12 @@ def test_each_point_of_rows_is_met_once(rows: int, size: int, align: int) -> Non
     counts = torch.zeros(max(rows * size, 1), dtype=torch.int64)
     _call("rows", rows, size, align, THREADS, buffers=(counts,))
     assert counts[: rows * size].tolist() == [1] * (rows * size)
+
+
+def test_work_of_one_thread_within_shared_work_is_its_own() -> None:
+    counts = torch.zeros(500 * 7, dtype=torch.int64)
+    _call("nested", 500, 7, THREADS, buffers=(counts,))
+    assert counts.tolist() == [1] * len(counts)
 
 
 @pytest.mark.parametrize("threads", [2, THREADS])
