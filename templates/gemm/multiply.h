@@ -355,6 +355,19 @@ class SharesOfC {
 
   int64_t count() const { return grid_.rows * grid_.columns * groups_ * parts_; }
 
+  // run(pieces) for all that a thread takes.
+  template <class Run>
+  void each(const Take& take, const Run& run) const {
+    for (int64_t begin, end; take(begin, end);) {
+      while (begin < end) {
+        const Pieces some = pieces(begin, end);
+        run(some);
+        begin += some.count;
+      }
+    }
+  }
+
+ private:
   // As many pieces from number `at` on as belong together, and come before number `end`.
   Pieces pieces(int64_t at, int64_t end) const {
     const int64_t share = at / (groups_ * parts_), group = at / parts_ % groups_, part = at % parts_;
@@ -365,7 +378,6 @@ class SharesOfC {
     return {within(blocks, group, groups, groups_), within(panels, part, some, parts_), count, group == 0};
   }
 
- private:
   static Range within(const Range& whole, int64_t first, int64_t count, int64_t parts) {
     const int64_t size = whole.end - whole.begin;
     return {whole.begin + size * first / parts, whole.begin + size * (first + count) / parts};
@@ -415,8 +427,8 @@ struct Plan {
   Sizes g;
   Blocks all;
   Cut once;
-  bool keeps;    // sums of some of the depth, for all panels
-  bool stays;    // B in the L2 cache, once it is read
+  bool keeps;  // sums of some of the depth, for all panels
+  bool stays;  // B in the L2 cache, once it is read
   bool shallow;
 
   template <class Rows>
@@ -505,13 +517,7 @@ inline void multiply_blocks(const Sizes& g, const typename Micro::Weight* b, int
   const SharesOfC shares(all, panels, grid, plan.once.blocks, plan.keeps || threads == 1 ? 1 : panels);
   parallel_work(shares.count(), 1, threads, kPieces, [&](const Take& take) {
     Multiply multiply(plan, b, rows(), epilogue);
-    for (int64_t begin, end; take(begin, end);) {
-      while (begin < end) {
-        const Pieces pieces = shares.pieces(begin, end);
-        multiply.run(pieces);
-        begin += pieces.count;
-      }
-    }
+    shares.each(take, [&](const Pieces& pieces) { multiply.run(pieces); });
   });
 }
 

@@ -322,13 +322,7 @@ template <class Micro>
   const SharesOfC shares(all, panels, grid, at_once, threads == 1 ? 1 : panels);
   parallel_work(shares.count(), 1, threads, kPieces, [&](const Take& take) {
     TilesOfThread<Micro> tiles_of_thread(patches, images, tiles, all, b, columns, epilogue);
-    for (int64_t begin, end; take(begin, end);) {
-      while (begin < end) {
-        const Pieces pieces = shares.pieces(begin, end);
-        tiles_of_thread.multiply(pieces, at_once, stays);
-        begin += pieces.count;
-      }
-    }
+    shares.each(take, [&](const Pieces& pieces) { tiles_of_thread.multiply(pieces, at_once, stays); });
   });
 }
 

@@ -3,7 +3,8 @@ in fp64."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -124,15 +125,32 @@ def test_an_epilogue_gets_every_element_once(row: MicroKernel) -> None:
         check(row, rows, 2 * row.columns - 1, 3 * row.step + 1, gap=2, finish=True)
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-def test_threads_share_rows_columns_and_few_rows(row: MicroKernel, threads: int) -> None:
+@contextmanager
+def threads_of_torch(threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for rows, columns, depth in ((3, 83, 4001), (300, 20, 300), (40, 400, 130), (70, 100, 2500)):
-            check(row, rows, columns, depth, threads=threads)
+        yield
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_share_rows_columns_and_few_rows(row: MicroKernel, threads: int) -> None:
+    with threads_of_torch(threads):
+        for rows, columns, depth in ((3, 83, 4001), (300, 20, 300), (40, 400, 130), (70, 100, 2500)):
+            check(row, rows, columns, depth, threads=threads)
+
+
+def test_whoever_takes_a_piece_gives_the_same_bits(row: MicroKernel) -> None:
+    """More threads than most machines that test have cores: each run, others take other pieces."""
+    with threads_of_torch(5):
+        for rows, columns, depth in ((3, 83, 4001), (150, 200, 300), (70, 100, 2500)):
+            a, weight = operand(row.dtype, rows, depth, gap=0), values(row.weight, columns, depth)
+            runs = [torch.full((rows, columns), 99, dtype=row.total) for _ in range(4)]
+            for out in runs:
+                multiply(row, a, weight, out, None, threads=5)
+            assert all(torch.equal(out, runs[0]) for out in runs), f"{row.name}: {rows} x {depth} x {columns}"
 
 
 def test_parts_of_rows_and_depth_are_right(row: MicroKernel) -> None:
