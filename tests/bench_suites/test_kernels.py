@@ -144,7 +144,8 @@ def test_checkouts_take_turns_in_changing_order(monkeypatch: pytest.MonkeyPatch)
     asked: list[str] = []
 
     class Fake(turns.Checkout):
-        def __init__(self, folder: Path) -> None:
+        def __init__(self, folder: Path, threads: int) -> None:
+            assert threads == 2
             self.folder = folder
 
         def __exit__(self, *_: object) -> None:
@@ -157,7 +158,7 @@ def test_checkouts_take_turns_in_changing_order(monkeypatch: pytest.MonkeyPatch)
             return float(len(asked))
 
     monkeypatch.setattr(turns, "Checkout", Fake)
-    found = turns.compare(Path("here"), Path("there"), ["softmax", "new"], rounds=3)
+    found = turns.compare(Path("here"), Path("there"), ["softmax", "new"], rounds=3, threads=2)
     assert found == [turns.Turns("softmax", here=(2.0, 3.0, 6.0), there=(1.0, 4.0, 5.0))]
     assert asked == ["there", "here", "here", "there", "there", "here"]
 
