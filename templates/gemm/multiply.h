@@ -361,7 +361,7 @@ class SharesOfC {
     for (int64_t begin, end; take(begin, end);) {
       while (begin < end) {
         const Pieces some = pieces(begin, end);
-        run(some);
+        if (some.panels.begin < some.panels.end) run(some);
         begin += some.count;
       }
     }
@@ -452,7 +452,6 @@ class Multiply {
       : p_(plan), b_(b), rows_(std::move(rows)), epilogue_(epilogue) {}
 
   void run(const Pieces& pieces) {
-    if (pieces.panels.begin == pieces.panels.end) return;
     if constexpr (!Micro::kOverlaps) {
       if (p_.shallow) return multiply_shallow<Micro>(p_.g, b_, p_.all, pieces, rows_, epilogue_);
     }

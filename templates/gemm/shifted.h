@@ -42,7 +42,7 @@ struct Axis {
   static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 };
 
-// The images of a convolution, in the micro kernel's order: a thread's Rows, as multiply_share wants them.
+// The images of a convolution, in the micro kernel's order: a thread's Rows, as Multiply wants them.
 template <class Micro, class T>
 class ShiftedImages {
   using Element = typename Micro::Element;

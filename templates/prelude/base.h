@@ -104,7 +104,10 @@ inline T* scratch(int64_t count) {
   static thread_local struct Block {
     T* memory = nullptr;
     int64_t capacity = 0;
-    void free() { ::operator delete[](std::exchange(memory, nullptr), kLine); }
+    void free() {
+      ::operator delete[](std::exchange(memory, nullptr), kLine);
+      capacity = 0;
+    }
     ~Block() { free(); }
   } block;
   if (block.capacity < count) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from ctypes import c_int64, c_void_p
 from functools import cache
 
@@ -99,7 +100,7 @@ def _call(name: str, *sizes: int, buffers: tuple[torch.Tensor, ...] = ()) -> int
 
 
 @pytest.fixture(autouse=True)
-def _threads() -> object:
+def _threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     yield
@@ -116,8 +117,8 @@ def test_each_point_is_met_once_in_parts_that_begin_at_multiples() -> None:
     seed = random.randrange(1 << 32)
     draw = random.Random(seed)
     for _ in range(300):
-        total, align, threads = draw.choice((0, 1, 7, 64, 1000)) + draw.randrange(9), draw.choice((1, 8, 16)), THREADS
-        threads, parts = draw.randint(1, threads), draw.randrange(2)
+        total, align = draw.choice((0, 1, 7, 64, 1000)) + draw.randrange(9), draw.choice((1, 8, 16))
+        threads, parts = draw.randint(1, THREADS), draw.randrange(2)
         case = f"seed {seed}: {total} points by {align}, {threads} threads, parts {parts}"
         assert _points(total, align, threads, parts)[0] == [1] * total, case
 
