@@ -23,21 +23,28 @@ _TANH_CUBIC = 0.044715
 
 
 # -- smooth gates ----------------------------------------------------------------------------------------------------
+def _twice_inner_of_gelu_tanh(x: Term) -> Term:
+    """2 y of gelu's approximation, in which (1 + tanh(y)) / 2 is sigmoid(2 y): with AVX2 that takes two thirds of the
+    time, and no digits are lost where tanh is near -1."""
+    return 2 * _TANH_SCALE * (x + _TANH_CUBIC * (x * x * x))
+
+
 @formula(aten.gelu.default)
 def gelu(x: Term, approximate: str = "none") -> Term:
     if (narrow := x.before_widening()) is not None:  # few bits are asked for
         return narrow.op("gelu_tanh" if approximate == "tanh" else "gelu")
     if approximate == "tanh":
-        return 0.5 * x * (1 + (_TANH_SCALE * (x + _TANH_CUBIC * (x * x * x))).op("tanh"))
+        return x * _twice_inner_of_gelu_tanh(x).op("sigmoid")
     return x * 0.5 * (1 + (x * _SQRT_HALF).op("erf"))
 
 
 @formula(aten.gelu_backward.default, tensors=2)
 def gelu_backward(grad: Term, x: Term, approximate: str = "none") -> Term:
     if approximate == "tanh":
-        inner = (_TANH_SCALE * (x + _TANH_CUBIC * (x * x * x))).op("tanh")
-        slope = _TANH_SCALE * (1 + 3 * _TANH_CUBIC * (x * x))
-        return grad * (0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * slope)
+        power = (-_twice_inner_of_gelu_tanh(x)).op("exp")
+        gate, slope = 1 / (1 + power), 2 * _TANH_SCALE * (1 + 3 * _TANH_CUBIC * (x * x))
+        rest = where(gate > 0.5, power * gate, 1 - gate)  # 1 - gate, without cancellation
+        return grad * (gate + x * gate * rest * slope)
     cdf = 0.5 * (1 + (x * _SQRT_HALF).op("erf"))
     pdf = (x * x * -0.5).op("exp") * (1 / math.sqrt(2 * math.pi))
     return grad * (cdf + x * pdf)
@@ -66,16 +73,24 @@ def tanh_backward(grad: Term, y: Term) -> Term:
     return grad * (1 - y * y)
 
 
+def _powers_of_mish(x: Term) -> tuple[Term, Term]:
+    """p = exp(x) and n = p (p + 2), so that tanh(log(1 + p)) = n / (n + 2): one function in the place of three. It is 1
+    from 20 on in double precision, too; beyond 40, n could be infinite."""
+    power = x.minimum(40).op("exp")
+    return power, power * (power + 2)
+
+
 @formula(aten.mish.default)
 def mish(x: Term) -> Term:
-    return x * x.op("exp").op("log1p").op("tanh")
+    n = _powers_of_mish(x)[1]
+    return x * (n / (n + 2))
 
 
 @formula(aten.mish_backward.default, tensors=2)
 def mish_backward(grad: Term, x: Term) -> Term:
-    gate = 1 / (1 + (-x).op("exp"))
-    soft = x.op("exp").op("log1p").op("tanh")
-    return grad * (soft + x * gate * (1 - soft * soft))
+    power, n = _powers_of_mish(x)
+    soft, rest = n / (n + 2), 2 / (n + 2)  # rest: 1 - soft
+    return grad * (soft + x * (power / (power + 1)) * rest * (1 + soft))
 
 
 @formula(aten.softplus.default)

@@ -404,6 +404,26 @@ def test_gradient_of_an_activation_equals_eager(name: str) -> None:
     check_each(BACKWARDS[name], *operands, exact=False)
 
 
+def _units(have: torch.Tensor, exact: torch.Tensor, x: torch.Tensor) -> float:
+    """The largest error in last places of the result or of x, whichever are larger."""
+    place = torch.maximum(exact.abs(), x.double().abs()).clamp_min(1e-30) * torch.finfo(torch.float32).eps / 2
+    return float(((have.double() - exact).abs() / place).max())
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "mish"])
+def test_activations_are_as_near_to_the_exact_ones_as_eager_s_everywhere(name: str, backward: bool) -> None:
+    small = torch.logspace(-30, 2, 20001)
+    x = torch.cat([torch.linspace(-30, 30, 200001), small, -small])
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return BACKWARDS[name](torch.ones_like(x), x) if backward else ACTIVATIONS[name](x)
+
+    exact = function(x.double())
+    have = torch.compile(function, backend="icpu")(x)
+    assert _units(have, exact, x) <= _units(function(x), exact, x) + 1
+
+
 @pytest.mark.parametrize("name", BACKWARDS)
 def test_gradient_of_an_activation_at_nan_equals_that_of_eager_in_vectors(name: str) -> None:
     check(BACKWARDS[name], torch.ones(64), torch.full((64,), math.nan))
