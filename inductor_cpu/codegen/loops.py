@@ -11,6 +11,7 @@ from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.divided import BOUNDS, Division
 from inductor_cpu.codegen.folds import Folds
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
+from inductor_cpu.codegen.prefetch import Ahead
 from inductor_cpu.codegen.rows import Rows
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tile_moves import TileMoves
@@ -111,23 +112,34 @@ class Loops:
             self._written.add(k)
 
     def _find_rows(self, level: int) -> None:
-        """Write where loads of rows of tables that the loop of a level decides read some points on (`lookups.py`):
-        `ahead` and the load's position."""
-        values, kernel = self.values, self.kernel
+        """Write where loads of rows that the loop of a level, or with it loops around it, decides read some points on
+        (`prefetch.py`, `lookups.py`): `ahead` and the load's position."""
+        values = self.values
         for access, ahead in sorted(values.ahead.items()):
-            if ahead.loop is None or self.facts.depth[ahead.loop] != level or self.vector is None:
+            if not ahead.loops or self.facts.depth[ahead.loops[0]] != level or self.vector is None:
                 continue
-            name, size = values.symbol(ahead.loop), values.expr(size_of(ahead.loop))
             row = self.facts.address(access).substitute({self.vector: ZERO})
-            with self.writer.block(f"const auto place{access} = [&](const int64_t {name})", "};"):
+            names = ", ".join(f"const int64_t {values.symbol(loop)}" for loop in ahead.loops)
+            with self.writer.block(f"const auto place{access} = [&]({names})", "};"):
                 for k in sorted(self.facts.closure(value_positions((row,)))):
                     if self.facts.level[k] == level:
                         values.emit(k)
                 self.writer.line(f"return {values.expr(row)};")
-            listed = kernel.listed is not None and ahead.loop == kernel.outer[0]
-            step = f"std::min<int64_t>({'entry' if listed else name} + {ahead.distance}, ({size}) - 1)"
-            step = f"points[{step}]" if listed else step
-            self.writer.line(f"const int64_t ahead{access} = place{access}({step});")
+            self.writer.line(f"const int64_t ahead{access} = place{access}({self._points_on(access, ahead)});")
+
+    def _points_on(self, access: int, ahead: Ahead) -> str:
+        """The points of the loops of `ahead` as many of the innermost on as it says, but not beyond the last one."""
+        values, kernel, last = self.values, self.kernel, ahead.loops[-1]
+        listed = kernel.listed is not None and last == kernel.outer[0]
+        onward, points = str(ahead.distance), []
+        for number, loop in enumerate(ahead.loops[:-1]):
+            name, size = f"on{access}_{number}", values.expr(size_of(loop))
+            self.writer.line(f"const int64_t {name} = {values.symbol(loop)} + {onward};")
+            points.append(f"{name} % ({size})")
+            onward = f"{name} / ({size})"
+        step = f"{'entry' if listed else values.symbol(last)} + {onward}"
+        step = f"std::min<int64_t>({step}, ({values.expr(size_of(last))}) - 1)"
+        return ", ".join([*points, f"points[{step}]" if listed else step])
 
     def _write_pieces(self, stack: ExitStack) -> None:
         """The innermost loop, once for each piece."""

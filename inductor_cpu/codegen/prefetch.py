@@ -5,7 +5,8 @@ The processor's own prefetchers stop at the end of every page and start late on 
 order in which the loops run. Rows that several passes read are asked for a row ahead, by the pass that computes most:
 then memory works while the processor does. The epilogue of a matrix product touches one or two lines of every row, so
 its next panel is as many lines that no processor expects: they are asked for one panel ahead.
-Rows of a table at positions that are data: `lookups.py`.
+Rows of a table at positions that are data: `lookups.py`. Rows that jump by remainders and quotients of loops, as the
+windows of an image do, are asked for as these are: where the loops will be some rows on.
 
 Some processors do better alone where neighbours follow one another (`Choices.runs`): on an EPYC (Zen 4) asking along a
 run only takes time, a twentieth to a third of copies, sums and layer norms, and so does asking for the next row if it
@@ -55,22 +56,26 @@ LONG_ROW_BYTES = 4 << 10
 #: Fewer steps than so many times the distance leave too much that is asked for beyond the end.
 LEAST_STEPS = 4
 
+#: So many are enough to leave little.
+LONG_STEPS = 16
+
 
 @dataclass(frozen=True)
 class Ahead:
-    """distance: in elements; with `loop`, whose points decide which row of a table is read, in such points. phase: the
-    only one that asks, None for each that has the access. far: it takes long until the memory is needed."""
+    """distance: in elements; with `loops`, whose points decide where a row lies, in points of these, the innermost
+    first. phase: the only one that asks, None for each that has the access. far: it takes long until the memory is
+    needed."""
 
     distance: int
     phase: int | None = None
     far: bool = False
-    loop: Sym | None = None
+    loops: tuple[Sym, ...] = ()
 
 
 def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True) -> dict[int, Ahead]:
     """Access (as in `VectorPlan.access`) -> how it asks for memory ahead, for those that do. units: per vector, where
-    the lanes are results of a reduction. tables: whether rows of tables may be asked for; runs: whether neighbours that
-    follow one another are."""
+    the lanes are results of a reduction. tables: whether rows may be asked for that the points of loops decide; runs:
+    whether neighbours that follow one another are."""
     if facts.kernel.product is not None:
         return _next_panel(facts, facts.kernel.product)
     if facts.tile is not None and _has_rows_of_tiles(facts, facts.tile):
@@ -84,8 +89,7 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
         if tables and (loop := lookups.deciding_loop(facts, access)) is not None:
             rows = max(1, lookups.AHEAD_BYTES // (lookups.row_bytes(facts, access) or lookups.AHEAD_BYTES))
             if _long_enough(loop, rows):
-                first = next((number for number, needed in enumerate(passes) if access in needed), None)
-                found[access] = Ahead(rows, first, loop=loop)
+                found[access] = Ahead(rows, _first_reader(passes, access), loops=(loop,))
             continue
         if not _streams(facts, access):
             continue
@@ -95,10 +99,55 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
             heaviest = max(readers, key=lambda number: (facts.arithmetic(passes[number]), number))
             found[access] = Ahead(distance, heaviest, _row_bytes(facts, access, units) > FAR_BYTES)
             continue
+        if tables and (rows_on := _rows_on(facts, access)) is not None:
+            found[access] = Ahead(rows_on, _first_reader(passes, access), loops=_deciding_loops(facts, rows_on))
+            continue
         distance = _distance(facts, access, units, runs)
         if distance is not None:
             found[access] = Ahead(distance)
     return found
+
+
+def _first_reader(passes: list[frozenset[int]], access: int) -> int | None:
+    return next((number for number, needed in enumerate(passes) if access in needed), None)
+
+
+def _rows_on(facts: Facts, access: int) -> int | None:
+    """How many points of the loops around a row a load looks ahead, where rows jump by remainders or quotients, as
+    windows of an image do: there is no stride from one to the next."""
+    around, row = _around_rows(facts), lookups.row_bytes(facts, access)
+    if access < 0 or row is None or not lookups.LEAST_ROW_BYTES <= row < NEAR_BYTES:
+        return None
+    address = facts.address(access)
+    if all(_stride(address, loop) is not None for loop in _within(around, NEAR_BYTES // row)):
+        return None
+    steps = max(1, AHEAD_BYTES // row)
+    points = _points(around)
+    return steps if points is None or points >= LEAST_STEPS * steps else None
+
+
+def _deciding_loops(facts: Facts, steps: int) -> tuple[Sym, ...]:
+    """As many of the loops around a row as lead on for long: what is asked for at their very end comes too late."""
+    return _within(_around_rows(facts), LONG_STEPS * steps)
+
+
+def _around_rows(facts: Facts) -> tuple[Sym, ...]:
+    """The loops around a vectorized one that is the innermost, from the inside out."""
+    kernel, vector = facts.kernel, facts.kernel.vector.loop
+    inside_out = (*reversed(kernel.inner), *reversed(kernel.outer))
+    if vector is None or vector != inside_out[0] or len(kernel.inner) > 1 or kernel.listed is not None:
+        return ()
+    return inside_out[1:]
+
+
+def _within(loops: tuple[Sym, ...], points: int) -> tuple[Sym, ...]:
+    """The first loops that together have so many points, or all."""
+    count = 1
+    for number, loop in enumerate(loops, 1):
+        size = _size(loop)
+        if size is None or (count := count * size) >= points:
+            return loops[:number]
+    return loops
 
 
 def _next_panel(facts: Facts, product: Product) -> dict[int, Ahead]:

@@ -234,7 +234,7 @@ class Values:
         if ahead is None or tiled or (ahead.phase is not None and ahead.phase != self.phase):
             return
         there = self.expr(self.facts.address(access) + ahead.distance)
-        if ahead.loop is not None:
+        if ahead.loops:
             there = f"ahead{access} + {self.symbol(self.kernel.vector.loop or _NO_SYMBOL)}"
         suffix = "_far" if ahead.far else ""
         self.writer.line(f"icpu::{function}{suffix}({self.pointer(buffer)}, {there}, lanes);")

@@ -1,4 +1,5 @@
-"""Rows of tables at positions that are data: which are asked for ahead, and that the results are the same."""
+"""Rows of tables at positions that are data: which are asked for ahead, and that the results are the same; also of rows
+that jump by remainders (which of these are asked for: `test_streams.py`)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def lookups(function: Callable[..., object], *inputs: torch.Tensor, dynamic: boo
     """How a kernel asks for rows at positions that are data."""
     (kernel,) = kernels(schedule_of(lower(function, *inputs, dynamic=dynamic)))
     facts = Facts(kernel)
-    return [ahead for ahead in plan_ahead(facts, vertical_units(facts)).values() if ahead.loop is not None]
+    return [ahead for ahead in plan_ahead(facts, vertical_units(facts)).values() if ahead.loops]
 
 
 def table(rows: int = LARGE, width: int = WIDTH) -> torch.Tensor:
@@ -61,12 +62,19 @@ def test_other_lookups_ask_for_nothing(function: Callable[..., object], inputs: 
     assert lookups(function, *inputs) == []
 
 
+def _windows(t: torch.Tensor) -> torch.Tensor:
+    image = torch.roll(t.view(-1, 32, 32, WIDTH // 4), (-3, -5), (1, 2))
+    return image.view(-1, 4, 8, 4, 8, WIDTH // 4).permute(0, 1, 3, 2, 4, 5)
+
+
 FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "rows": F.embedding,
     "rows of pairs": lambda i, t: F.embedding(i.view(-1, 4), t) + t[:4],
     "a norm": lambda i, t: F.layer_norm(F.embedding(i, t), (WIDTH,)),
     "halves": lambda i, t: torch.cat([F.embedding(i, t)[:, : WIDTH // 2], t[: len(i), WIDTH // 2 :]], 1),
     "rows of rows": lambda i, t: F.embedding(i[i], t),
+    "windows": lambda i, t: _windows(t) + 1,
+    "norms of windows": lambda i, t: F.layer_norm(_windows(t), (WIDTH // 4,)),
 }
 
 SETTINGS = [*({"cpp.simdlen": BITS[isa]} for isa in VECTORS), {"cpp.threads": 2, "cpp.min_chunk_size": 1}]

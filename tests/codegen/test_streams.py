@@ -73,7 +73,8 @@ def test_a_processor_that_follows_runs_is_asked_only_for_what_lies_elsewhere() -
     assert ahead(from_models("softmax"), runs=False) == []  # the next row follows this one
     assert ahead(from_models("split_heads"), runs=False) == [Ahead(8 * 3 * 768)]
     assert Ahead(32000, phase=1, far=True) in ahead(from_models("log_softmax"), runs=False)
-    assert {found.loop is not None for found in ahead(from_models("embedding"), runs=False)} == {True}
+    assert all(found.loops for found in ahead(from_models("embedding"), runs=False))
+    assert [bool(found.loops) for found in ahead(from_models("window_reverse"), runs=False)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +140,35 @@ def test_loops_too_short_for_the_distance_are_stepped_over_as_a_whole() -> None:
     (kernel,) = kernels(schedule_of(lower(quarter, torch.empty(32, 56, 56, 96, dtype=BF16))))
     load, store = ahead(Facts(kernel))
     assert (load, store) == (Ahead(2 * 56 * 96), Ahead(1024))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "rows", "sizes"),
+    [
+        ("window_reverse", BF16, 10, [56, 56]),
+        ("window_reverse", F32, 5, [56, 56]),
+        ("window_partition", F32, 5, [7, 7, 8]),
+    ],
+    ids=str,
+)
+def test_rows_that_jump_by_remainders_are_asked_for_where_the_loops_will_be(
+    name: str, dtype: torch.dtype, rows: int, sizes: list[int]
+) -> None:
+    facts = from_models(name, dtype)
+    load, store = ahead(facts)
+    assert (load.distance, load.phase, store.loops) == (rows, None, ())
+    assert [loop.size and loop.size.as_int for loop in load.loops] == sizes
+    assert plan_ahead(facts, 1, tables=False) == {-1: store}  # in a part of a kernel
+
+
+def test_rows_that_jump_are_asked_for_by_the_first_pass_over_them() -> None:
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        windows = torch.roll(x, -3, 1).view(16, 8, 7, 8, 7, 96).permute(0, 1, 3, 2, 4, 5)
+        return torch.softmax(windows, -1)
+
+    (kernel,) = kernels(schedule_of(lower(norm, torch.empty(16, 56, 56, 96))))
+    load, _ = ahead(Facts(kernel))
+    assert (load.distance, load.phase, len(load.loops)) == (5, 0, 3)
 
 
 def test_masked_rows_are_not_asked_for() -> None:
