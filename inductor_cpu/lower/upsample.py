@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import fx
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import ZERO, Expr, divide_exact, maximum
 from inductor_cpu.lower.body import Body
-from inductor_cpu.lower.context import Lowering, meta_of
+from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
 from inductor_cpu.lower.reductions import accumulator, number
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
@@ -178,6 +179,28 @@ def _interpolate(body: Body, load: Callable[[tuple[Expr, ...]], int], points: li
     return level(())
 
 
+def _grows(sources: Sequence[Expr], targets: Sequence[Expr]) -> bool:
+    """Whether there are as many points of some dimensions after interpolation as before, or more, for all that is
+    known."""
+    factors = [_factor(target, source) for source, target in zip(sources, targets, strict=True)]
+    if all(factor is not None for factor in factors):
+        return True
+    sizes = [(source.as_int, target.as_int) for source, target in zip(sources, targets, strict=True)]
+    if any(size is None for pair in sizes for size in pair):
+        return False
+    return math.prod(target or 0 for _, target in sizes) >= math.prod(source or 0 for source, _ in sizes)
+
+
+def _stages(node: fx.Node, dims: int, sources: Sequence[Expr], targets: Sequence[Expr]) -> list[tuple[int, int]]:
+    """The dimensions in groups, from the inside out, each interpolated by a loop of its own. Where neighbours of the
+    last dimension lie beside each other, its points are gathered: once for each row that there is before the others
+    grow, not for each corner of each result. The numbers are the same."""
+    if not meta_of(node).is_contiguous():
+        return [(0, dims)]
+    cuts = [d for d in range(dims - 1, 0, -1) if _grows(sources[:d], targets[:d])]
+    return list(zip([*cuts, 0], [dims, *cuts], strict=True))
+
+
 def _linear(dims: int) -> Any:
     def lower(
         ctx: Lowering, node: fx.Node, x: TensorValue, output_size: Any, align_corners: bool, *scales: float | None
@@ -186,13 +209,25 @@ def _linear(dims: int) -> Any:
             raise Unsupported(node, f"linear interpolation of {x.dtype}")
         lead, acc = x.ndim - dims, accumulator(x.dtype)
         sources, targets = x.sizes[lead:], size_exprs(output_size)
+        numbers = list(zip(sources, targets, _pad(scales, dims), strict=True))
 
-        def compute(body: Body, at: tuple[Expr, ...]) -> int:
-            numbers = zip(at[lead:], sources, targets, _pad(scales, dims), strict=True)
-            points = [_two_points(body, *four, align_corners, acc) for four in numbers]
-            return _interpolate(body, lambda position: body.cast(body.load(x, (*at[:lead], *position)), acc), points)
+        def stage(x: TensorValue, first: int, last: int) -> TensorValue:
+            def compute(body: Body, at: tuple[Expr, ...]) -> int:
+                outer, own, inner = at[: lead + first], at[lead + first : lead + last], at[lead + last :]
+                places = zip(own, numbers[first:last], strict=True)
+                points = [_two_points(body, out, *three, align_corners, acc) for out, three in places]
+                return _interpolate(
+                    body, lambda position: body.cast(body.load(x, (*outer, *position, *inner)), acc), points
+                )
 
-        return ctx.pointwise(node, compute)
+            if first == 0:
+                return ctx.pointwise(node, compute)
+            sizes = (*x.sizes[: lead + first], *targets[first:])
+            return ctx.pointwise(node, compute, sizes, acc, contiguous_strides(sizes))
+
+        for first, last in _stages(node, dims, sources, targets):
+            x = stage(x, first, last)
+        return x
 
     return lower
 
