@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from inductor_cpu.ir.index import Expr, Sym
@@ -14,6 +15,9 @@ CACHE = 1 << 20
 #: What an unknown size counts as in a comparison.
 TYPICAL_SIZE = 128
 
+
+#: An element at a position that is data, and the neighbours from which on it is a row that vectors load.
+LOOKUP_COST, LEAST_NEIGHBOURS = 8, 32
 
 #: What rounding a value to bf16 or f16 takes after an op that may be inexact.
 ROUNDING_COST = 3
@@ -59,3 +63,19 @@ def arithmetic_cost(body: Sequence[Instr]) -> int:
 def loads_of(body: Sequence[Instr]) -> int:
     """The number of loads of one point."""
     return sum(isinstance(i, Load) for i in body)
+
+
+def lookup_cost(body: Sequence[Instr]) -> int:
+    """What loads of single elements, or of a few neighbours, at positions that are data take more than other loads:
+    lanes that lie anywhere are loaded one by one."""
+    return LOOKUP_COST * sum(isinstance(i, Load) and _neighbours(i) < LEAST_NEIGHBOURS for i in body)
+
+
+def _neighbours(load: Load) -> float:
+    """How many elements lie side by side from each position that is data: infinitely many where none is."""
+    count = 1
+    for expr in reversed(load.index):
+        if any(symbol.kind == "value" for symbol in expr.symbols):
+            return count
+        count *= points([symbol for symbol in expr.symbols if symbol.kind == "loop"])
+    return math.inf

@@ -14,7 +14,7 @@ from inductor_cpu.ir.index import ZERO, Expr, Sym, of
 from inductor_cpu.ir.loop_nest import Cast, Const, Instr, Load, LoopNest, Scalar
 from inductor_cpu.ir.nodes import Extern, Node, Program
 from inductor_cpu.ir.rewrite import Copier, Editor, loops_read, may_fail, prune
-from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, points
+from inductor_cpu.schedule.cost import arithmetic_cost, loads_of, lookup_cost, points
 from inductor_cpu.schedule.flat import stride_hint
 from inductor_cpu.schedule.lifetimes import Lifetimes
 from inductor_cpu.schedule.uses import readers, reads_of, result_buffers, writers
@@ -118,7 +118,7 @@ class _Inliner:
         users = [node for node in self.readers[name] if isinstance(node, LoopNest)]
         if len(nest.body) > MAX_BODY:
             return f"its body has {len(nest.body)} instructions"
-        arithmetic, loads = arithmetic_cost(nest.body), loads_of(nest.body)
+        arithmetic, loads = arithmetic_cost(nest.body) + lookup_cost(nest.body), loads_of(nest.body)
         if loads == 0 and arithmetic <= CHEAP:
             return None
         size = max(points(nest.dims), 1)

@@ -150,3 +150,23 @@ def test_bilinear_of_integers_is_left_to_eager():
     x = torch.randint(0, 255, (1, 3, 4, 4), dtype=torch.uint8)
     got = interpreted(lambda x: aten.upsample_bilinear2d.default(x, [8, 8], False), x, extern=True)
     assert torch.equal(got, aten.upsample_bilinear2d.default(x, [8, 8], False))
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes", "layout", "nests"),
+    [
+        ((2, 3, 5, 7), (10, 14), torch.contiguous_format, 2),
+        ((2, 3, 5, 7), (8, 3), torch.contiguous_format, 2),
+        ((2, 3, 5, 7), (10, 14), torch.channels_last, 1),
+        ((2, 3, 5, 7), (4, 14), torch.contiguous_format, 1),
+        ((2, 3, 4, 5, 6), (8, 9, 11), torch.contiguous_format, 3),
+        ((2, 3, 4, 5, 6), (2, 9, 11), torch.contiguous_format, 2),
+    ],
+    ids=str,
+)
+def test_rows_are_interpolated_once_before_other_dimensions_grow(
+    shape: tuple[int, ...], sizes: tuple[int, ...], layout: torch.memory_format, nests: int
+) -> None:
+    mode = "bilinear" if len(sizes) == 2 else "trilinear"
+    x = torch.randn(shape).contiguous(memory_format=layout)
+    assert len(lower(lambda x: torch.nn.functional.interpolate(x, sizes, mode=mode), x).nodes) == nests

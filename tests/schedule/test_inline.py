@@ -54,6 +54,17 @@ def test_a_producer_that_does_not_vary_along_inner_loops_is_evaluated_outside_of
     assert len(inlined(lambda x: torch.exp(x)[:, None] * torch.ones(64), torch.randn(8)).nodes) == 1
 
 
+@pytest.mark.parametrize(("width", "kernels"), [(3, 2), (64, 1)])
+def test_few_neighbours_are_looked_up_once_and_rows_by_each_reader(width: int, kernels: int) -> None:
+    """As the bias of positions in a window, which is the same for all windows."""
+
+    def fn(x: Tensor, table: Tensor, index: Tensor) -> Tensor:
+        return x + table[index]
+
+    inputs = torch.randn(9, 5, width), torch.randn(4, width), torch.randint(0, 4, (5,))
+    assert len(inlined(fn, *inputs).nodes) == kernels
+
+
 def reduction(x: Tensor) -> Tensor:
     return x.sum(0) * 2
 
