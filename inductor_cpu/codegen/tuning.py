@@ -115,11 +115,14 @@ def vertical_units(facts: Facts) -> int:
 
 
 def _is_light(facts: Facts) -> bool:
-    """Whether the values inside the loops fit the registers with MAX_UNITS of each sum."""
+    """Whether the values inside the loops fit the registers with MAX_UNITS of each sum, or nearly: whole rows are worth
+    some sums in memory."""
     inside = [i for k, i in enumerate(facts.kernel.body) if facts.level[k] > facts.outer_level]
     wide = any(instr.dtype.itemsize > 4 for instr in inside)
     sums = [instr for instr in facts.kernel.body if isinstance(instr, Reduce)]
-    if facts.kernel.vector.lanes < WIDE and (len(sums) > 1 or any(instr.dtype.itemsize > 4 for instr in sums)):
+    at_once = max((len(phase.reduces) for phase in facts.kernel.phases), default=0)
+    most = 1 if any(isinstance(instr, Load) and instr.dtype.itemsize < 4 for instr in inside) else 2
+    if facts.kernel.vector.lanes < WIDE and (at_once > most or any(instr.dtype.itemsize > 4 for instr in sums)):
         return False
     return not wide and all(OPS[instr.op].cost < HEAVY for instr in inside if isinstance(instr, Scalar))
 

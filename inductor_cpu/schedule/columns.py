@@ -86,14 +86,14 @@ def _row_bytes(nest: LoopNest, vector: VectorPlan) -> int:
     if loop is None or loop not in nest.dims or points([loop]) <= FEW_VECTORS * vector.lanes:
         return 0
     streams = [nest.body[k] for k, kind in vector.access if k >= 0 and kind == "contiguous"]
-    return points([loop]) * sum(load.dtype.itemsize for load in streams if _over_rows(load, nest.reduce_dims))
+    return points([loop]) * sum(load.dtype.itemsize for load in streams if over_rows(load, nest.reduce_dims))
 
 
 def _rows(nest: LoopNest, columns: Sym) -> int:
     return points([loop for loop in (*nest.dims, *nest.reduce_dims) if loop != columns])
 
 
-def _over_rows(load: Instr, rows: Sequence[Sym]) -> bool:
+def over_rows(load: Instr, rows: Sequence[Sym]) -> bool:
     return isinstance(load, Load) and set(rows) <= load.index[0].symbols
 
 
@@ -124,8 +124,8 @@ def _first(nest: LoopNest, blocks: tuple[Sym, ...], columns: Sym) -> tuple[LoopN
     for k, instruction in enumerate(nest.body):
         if isinstance(instruction, Reduce):
             name = f"{nest.name}_part{len(parts)}"
-            parts[k] = Buffer(name, instruction.dtype, sizes, _dense(sizes), "temp")
-            stores.append(Store(name, (_place((*blocks, *nest.dims)),), k))
+            parts[k] = Buffer(name, instruction.dtype, sizes, dense_strides(sizes), "temp")
+            stores.append(Store(name, (place_of((*blocks, *nest.dims)),), k))
     body, renumbered = prune(nest.body, stores)
     around = tuple(loop for loop in nest.dims if loop != columns)
     dims = (*around, *blocks, columns)
@@ -135,7 +135,7 @@ def _first(nest: LoopNest, blocks: tuple[Sym, ...], columns: Sym) -> tuple[LoopN
 def _second(whole: LoopNest, nest: LoopNest, blocks: tuple[Sym, ...], parts: Mapping[int, Buffer]) -> LoopNest:
     """The nest that folds the blocks' results and finishes."""
     editor = Editor()
-    place = (_place((*blocks, *nest.dims)),)
+    place = (place_of((*blocks, *nest.dims)),)
     folded = {
         k: editor.emit(Reduce(nest.body[k].kind, editor.emit(Load(part.name, place, part.dtype)), part.dtype))  # type: ignore[union-attr]
         for k, part in parts.items()
@@ -147,11 +147,11 @@ def _second(whole: LoopNest, nest: LoopNest, blocks: tuple[Sym, ...], parts: Map
     return replace(whole, reduce_dims=blocks, body=body, stores=stores)
 
 
-def _dense(sizes: Sequence[Expr]) -> tuple[Expr, ...]:
+def dense_strides(sizes: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(product(sizes[place + 1 :]) for place in range(len(sizes)))
 
 
-def _place(loops: Sequence[Sym]) -> Expr:
+def place_of(loops: Sequence[Sym]) -> Expr:
     """The address of a point of loops in a buffer of their sizes."""
     address, stride = ZERO, ONE
     for loop in reversed(loops):

@@ -11,6 +11,7 @@ from inductor_cpu.ir.loop_nest import Buffer, LoopNest
 from inductor_cpu.ir.nodes import Attention, Program
 from inductor_cpu.ir.rewrite import prune
 from inductor_cpu.schedule import roofline
+from inductor_cpu.schedule.after_columns import set_apart
 from inductor_cpu.schedule.build import build_kernel
 from inductor_cpu.schedule.columns import divide_columns
 from inductor_cpu.schedule.cost import CACHE
@@ -40,7 +41,7 @@ def schedule_program(
         for node in live_nodes(program, inlined.nodes)
     ]
     fused = fuse(program, nodes, horizontal)
-    items, parts, divisions = _in_two_groups(without_dead_stores(program, fused.items), lanes)
+    items, parts, divisions = _in_parts(without_dead_stores(program, fused.items), lanes)
     program = replace(program, buffers=(*program.buffers, *parts))
     buffers |= {part.name: part for part in parts}
     steps = [_step(item, buffers, lanes, cores, cache) for item in items]
@@ -60,17 +61,28 @@ def _step(item: Item, buffers: dict[str, Buffer], lanes: int, cores: int, cache:
     return item
 
 
-def _in_two_groups(items: Sequence[Item], lanes: int) -> tuple[list[Item], list[Buffer], list[str]]:
-    """The items with long reductions of columns in two, the buffers between them, and a note on each."""
+def _in_parts(items: Sequence[Item], lanes: int) -> tuple[list[Item], list[Buffer], list[str]]:
+    """The items with long reductions of columns in two, and apart from what follows them, the buffers between them, and
+    a note on each."""
     found: list[Item] = []
     parts: list[Buffer] = []
     notes: list[str] = []
     for item in items:
-        divided = divide_columns(item, lanes) if isinstance(item, Group) else None
+        if not isinstance(item, Group):
+            found.append(item)
+            continue
+        apart = set_apart(item, lanes)
+        if apart is not None:
+            item = apart.reductions
+            parts.extend(apart.handed)
+            notes.append(apart.note)
+        divided = divide_columns(item, lanes)
         found.extend((item,) if divided is None else divided.groups)
         if divided is not None:
             parts.extend(divided.parts)
             notes.append(divided.note)
+        if apart is not None:
+            found.append(apart.after)
     return found, parts, notes
 
 
