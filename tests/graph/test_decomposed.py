@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed  # declares the operators
@@ -11,6 +13,7 @@ import inductor_cpu
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.cpu import detect
+from tests.cases import in_turns
 
 ops = torch.ops.quantized_decomposed
 
@@ -21,6 +24,15 @@ needs_integers = pytest.mark.skipif(
 
 DEPTH, COLUMNS = 70, 50
 LIMITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
+
+#: The zero point of the values, those of the weight, the axis of its scales, and whether there is a bias.
+NUMBERS = [
+    (0, "none", 0, True),
+    (7, "zero", 0, True),
+    (7, "some", 0, True),
+    (0, "some", 0, False),
+    (7, "none", None, False),
+]
 
 
 class Linear(nn.Module):
@@ -79,14 +91,11 @@ def error(value: torch.Tensor, exact: torch.Tensor) -> float:
 
 @needs_integers
 @torch.no_grad()
-@pytest.mark.parametrize("dtype", LIMITS, ids=str)
-@pytest.mark.parametrize(
-    ("zero", "zeros", "axis", "bias"),
-    [(0, "none", 0, True), (7, "zero", 0, True), (7, "some", 0, True), (0, "some", 0, False), (7, "none", None, False)],
-)
+@pytest.mark.parametrize(("numbers", "dtype"), in_turns(NUMBERS, LIMITS), ids=str)
 def test_a_linear_of_dequantized_values_is_a_product_of_integers(
-    dtype: torch.dtype, zero: int, zeros: str, axis: int | None, bias: bool
+    numbers: tuple[int, str, int | None, bool], dtype: torch.dtype
 ) -> None:
+    zero, zeros, axis, bias = numbers
     module = Linear(dtype, zero, zeros, axis, bias)
     x = inputs(dtype, 3, 5, DEPTH)
     explained = inductor_cpu.explain(module, x)
@@ -135,10 +144,12 @@ def test_a_weight_that_is_no_constant_stays_a_product_of_floats() -> None:
     torch.testing.assert_close(result, product(x, weight))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("zero", [11, 0])
-@pytest.mark.parametrize("relu", [False, True])
-def test_quantize_and_dequantize_give_the_bits_of_eager(relu: bool, zero: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "dtype"), in_turns(product([False, True], [11, 0]), [torch.float32, torch.bfloat16]), ids=str
+)
+def test_quantize_and_dequantize_give_the_bits_of_eager(numbers: tuple[bool, int], dtype: torch.dtype) -> None:
+    relu, zero = numbers
+
     def both(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         y = torch.relu(x * 2) if relu else x * 2
         y = ops.quantize_per_tensor(y, 0.037, zero, 0, 255, torch.uint8)

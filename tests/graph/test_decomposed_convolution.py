@@ -14,6 +14,7 @@ from inductor_cpu.errors import UserError
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.cpu import detect
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 ops = torch.ops.quantized_decomposed
@@ -105,8 +106,7 @@ def error(value: torch.Tensor, exact: torch.Tensor) -> float:
 
 @needs_integers
 @torch.no_grad()
-@pytest.mark.parametrize("dtype", LIMITS, ids=str)
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize(("name", "dtype"), in_turns(WINDOWS, LIMITS), ids=str)
 def test_a_convolution_of_dequantized_values_is_a_product_of_integers(name: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     module = Convolution(name, dtype, zero=LIMITS[dtype][0] + 90)

@@ -9,13 +9,17 @@ import torch
 import torch.nn.functional as F
 
 from inductor_cpu.graph.decompositions import decompositions
+from tests.cases import cases, in_turns
 from tests.e2e.support import compile_counted
 
 Tensor = torch.Tensor
 
 
-@pytest.mark.parametrize("reduction", ["none", "mean"])
-@pytest.mark.parametrize("loss", [F.huber_loss, F.soft_margin_loss])
+@pytest.mark.parametrize(
+    ("loss", "reduction"),
+    in_turns([F.huber_loss, F.soft_margin_loss], ["none", "mean"]),
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_a_loss_has_the_dtype_of_its_first_argument(loss: Callable[..., Tensor], reduction: str) -> None:
     x, target = torch.linspace(-2, 2, 12).view(3, 4).bfloat16(), torch.ones(3, 4)
     for first, second in ((x, target), (target, x)):
@@ -35,9 +39,16 @@ def test_multilabel_margin_loss_ends_its_targets_at_the_first_minus_one() -> Non
     torch.testing.assert_close(*(torch.autograd.grad(loss, x)[0] for loss in (actual, expected)))
 
 
-@pytest.mark.parametrize("wrong", [-1, 6, 1000])
-@pytest.mark.parametrize("plane", [0, 1])
-@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("dims", "plane", "wrong"),
+    cases(
+        [(1, 0, -1), (1, 1, 6), (2, 0, 1000), (2, 1, -1), (3, 0, 6), (3, 1, 1000)],
+        [
+            *((1, 0, 6), (1, 0, 1000), (1, 1, -1), (1, 1, 1000), (2, 0, -1), (2, 0, 6)),
+            *((2, 1, 6), (2, 1, 1000), (3, 0, -1), (3, 0, 1000), (3, 1, -1), (3, 1, 6)),
+        ],
+    ),
+)
 def test_unpooling_to_a_position_outside_of_its_plane_is_an_error(dims: int, plane: int, wrong: int) -> None:
     """Also where the position lies in another plane."""
     unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[dims - 1]

@@ -12,6 +12,7 @@ import torch.ao.quantization.fx._decomposed  # registers its operators
 import torch.nn.functional as F
 from torch import nn
 
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 Tensor = torch.Tensor
@@ -63,18 +64,19 @@ def test_weights_that_are_reshaped_before_the_product(
         torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("q", "k", "v", "mask"),
-    [
-        ((1, 40, 32), (1, 40, 32), (2, 40, 32), (2, 40, 40)),
-        ((2, 1, 32), (2, 40, 32), (2, 40, 32), (2, 40, 40)),
-        ((1, 3, 40, 32), (1, 3, 40, 32), (2, 3, 40, 32), (2, 1, 40, 40)),
-        ((2, 1, 40, 32), (2, 1, 40, 32), (2, 3, 40, 32), (2, 3, 40, 40)),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("chooses", [False, True])
-def test_a_mask_that_makes_more_scores_of_those_it_hides(q: Any, k: Any, v: Any, mask: Any, chooses: bool) -> None:
+#: Shapes of q, k, v and the mask.
+MORE_SCORES = [
+    ((1, 40, 32), (1, 40, 32), (2, 40, 32), (2, 40, 40)),
+    ((2, 1, 32), (2, 40, 32), (2, 40, 32), (2, 40, 40)),
+    ((1, 3, 40, 32), (1, 3, 40, 32), (2, 3, 40, 32), (2, 1, 40, 40)),
+    ((2, 1, 40, 32), (2, 1, 40, 32), (2, 3, 40, 32), (2, 3, 40, 40)),
+]
+
+
+@pytest.mark.parametrize(("shapes", "chooses"), in_turns(MORE_SCORES, [False, True]), ids=str)
+def test_a_mask_that_makes_more_scores_of_those_it_hides(shapes: Any, chooses: bool) -> None:
+    q, k, v, mask = shapes
+
     def function(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         scores = q @ k.mT / 5
         hidden = torch.where(mask, scores, -1e9) if chooses else scores.masked_fill(~mask, -1e9)
@@ -83,8 +85,7 @@ def test_a_mask_that_makes_more_scores_of_those_it_hides(q: Any, k: Any, v: Any,
     check(function, *(torch.randn(size) for size in (q, k, v)), torch.rand(mask) > 0.5)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("kind", ["added", "hidden"])
+@pytest.mark.parametrize(("kind", "dtype"), in_turns(["added", "hidden"], [torch.bfloat16, torch.float16]), ids=str)
 def test_a_cast_after_a_mask_that_makes_infinity_of_it(kind: str, dtype: torch.dtype) -> None:
     mask = torch.zeros(BATCH, 1, ROWS, ROWS)
     mask[0, 0, 0] = LEAST

@@ -10,11 +10,15 @@ import torch
 from torch import nn
 
 from inductor_cpu.runtime.weights import memory_of_packed_weights
+from tests.cases import cases
 from tests.e2e.support import compile_counted
 from tests.graph.harness import LINEAR, TOLERANCES, check, skip_unless_supported
 
 Tensor = torch.Tensor
 DTYPES = (torch.float32, torch.bfloat16)
+
+#: How many, and whether each goes in both directions.
+LAYERS = [(1, False), (2, False), (2, True)]
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +52,14 @@ def _double(net: nn.Module) -> Any:
 
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    ("layers", "bidirectional", "batch_first", "bias"),
+    # In every run each kind of layers with and without batches first, in turns with a bias.
+    cases(
+        [(layers, both, first, first != both) for layers, both in LAYERS for first in (False, True)],
+        [(layers, both, first, first == both) for layers, both in LAYERS for first in (False, True)],
+    ),
+)
 def test_lstm_has_packed_weights(
     layers: int, bidirectional: bool, batch_first: bool, bias: bool, dtype: torch.dtype
 ) -> None:

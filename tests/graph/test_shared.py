@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.cases import in_turns
 from tests.e2e.support import assert_same
 
 CONVOLUTION = torch.nn.Conv2d(2, 7, 1).eval()
@@ -28,8 +29,7 @@ def memories(results: tuple[Tensor, ...]) -> list[tuple[int, int]]:
     return [(storages.index(s), r.storage_offset()) for s, r in zip(storages, results, strict=True)]
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "dynamic"), in_turns(CASES, [True, False]))
 def test_results_of_a_convolution_share_memory_as_in_eager_mode(name: str, dynamic: bool) -> None:
     def function(x: Tensor) -> tuple[Tensor, ...]:
         return CASES[name](CONVOLUTION(x))

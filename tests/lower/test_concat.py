@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
 
 from inductor_cpu.ir.loop_nest import Load, LoopNest
 from inductor_cpu.ir.nodes import Program
+from tests.cases import in_turns
 from tests.e2e.support import assert_like_eager, compile_counted
 from tests.lower.harness import check, lower
 
@@ -24,10 +26,13 @@ def is_selection(program: Program) -> bool:
     return any(isinstance(i, Load) and i.mask is not None for nest in nests(program) for i in nest.body)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str)
-@pytest.mark.parametrize("dim", [0, 1, -1])
-@pytest.mark.parametrize("parts", [2, 3, 4])
-def test_few_parts_read_elementwise_are_selected(parts: int, dim: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("form", "dtype"),
+    in_turns(product([2, 3, 4], [0, 1, -1]), [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool]),
+    ids=str,
+)
+def test_few_parts_read_elementwise_are_selected(form: tuple[int, int], dtype: torch.dtype) -> None:
+    parts, dim = form
     inputs = [(torch.randn(2, 3, 4) * 4).abs().to(dtype) for _ in range(parts)]
     assert is_selection(check(lambda *xs: torch.cat(xs, dim) == 1, *inputs))
     assert is_selection(check(lambda *xs: torch.stack(xs, dim) == 1, *inputs))

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from inductor_cpu.ir.interpret import run
+from tests.cases import cases
 from tests.lower.harness import DECOMPOSITIONS, check, externs, lower
 
 aten = torch.ops.aten
@@ -210,10 +211,14 @@ BESIDE_ONE_ELEMENT: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize(
-    "one", [torch.tensor(1.2345678), torch.tensor([257]), torch.tensor([[[1.2345678]]]).double()], ids=str
+#: Which a single element is, and whether it comes first: three of the six in every run, each of the three elements.
+ONES = [torch.tensor(1.2345678), torch.tensor([257]), torch.tensor([[[1.2345678]]]).double()]
+SINGLE = cases(
+    [(ONES[0], True), (ONES[1], False), (ONES[2], True)], [(ONES[0], False), (ONES[1], True), (ONES[2], False)]
 )
+
+
+@pytest.mark.parametrize(("one", "first"), SINGLE, ids=str)
 @pytest.mark.parametrize("name", BESIDE_ONE_ELEMENT)
 def test_an_operand_of_one_element_is_rounded_where_eager_rounds_it(name: str, one: torch.Tensor, first: bool) -> None:
     operands = [(ordinary(dtype), one if one.dim() < 2 else one.to(dtype)) for dtype in (torch.bfloat16, torch.float16)]

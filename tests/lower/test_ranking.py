@@ -57,18 +57,24 @@ def assert_same(got: Any, expected: Any) -> None:
     assert torch.equal(got[1], expected[1])
 
 
-#: Shapes and dtypes as the fields of a chessboard, by color: a kernel is compiled for a dtype, and is told the shape
-#: when it is called.
+COLORS = 4
+
+#: Shapes and dtypes as the fields of a chessboard of four colors, by color: a kernel is compiled for a dtype, and is
+#: told the shape when it is called. Each dtype has two shapes of a color.
 FIELDS = [
-    [(shape, dtype) for i, shape in enumerate(SHAPES) for j, dtype in enumerate(DTYPES) if (i + j) % 2 == color]
-    for color in (0, 1)
+    [(shape, dtype) for i, shape in enumerate(SHAPES) for j, dtype in enumerate(DTYPES) if (i + j) % COLORS == color]
+    for color in range(COLORS)
 ]
 
+#: (color, whether the other end comes first than for its neighbours): all pairs, the first of them with other colors.
+TURNS = [(color, (color + turn) % 2 == 0) for turn in (0, 1) for color in range(COLORS)]
 
-@pytest.mark.parametrize(("isa", "color", "largest"), in_turns(available(), [0, 1], [True, False]))
+
+@pytest.mark.parametrize(("isa", "turn"), in_turns(available(), TURNS), ids=str)
 def test_topk_gives_the_elements_and_the_positions_of_eager_also_of_equal_ones(
-    isa: str, color: int, largest: bool
+    isa: str, turn: tuple[int, bool]
 ) -> None:
+    color, largest = turn
     inputs = [both(n, dtype) for (n, _), dtype in FIELDS[color]]
     counts = [k for (_, k), _ in FIELDS[color]]
 
@@ -79,9 +85,11 @@ def test_topk_gives_the_elements_and_the_positions_of_eager_also_of_equal_ones(
         assert_same(got, torch.topk(x, k, largest=largest))
 
 
-@pytest.mark.parametrize(("isa", "descending"), in_turns(available(), [True, False]))
-def test_sort_gives_the_elements_and_the_positions_of_a_stable_sort(isa: str, descending: bool) -> None:
-    inputs = [both(n, d) for n, _ in SHAPES for d in (*DTYPES, torch.bool)]
+@pytest.mark.parametrize(("isa", "turn"), in_turns(available(), TURNS), ids=str)
+def test_sort_gives_the_elements_and_the_positions_of_a_stable_sort(isa: str, turn: tuple[int, bool]) -> None:
+    color, descending = turn
+    bools = [both(n, torch.bool) for n, _ in SHAPES[color::COLORS]]
+    inputs = [*(both(n, dtype) for (n, _), dtype in FIELDS[color]), *bools]
 
     def function(*xs: torch.Tensor) -> list[Any]:
         return [torch.sort(x, descending=descending) for x in xs]
@@ -129,8 +137,11 @@ def test_numbers_that_differ_beyond_32_bits_are_not_equal(isa: str) -> None:
         assert_same(got, expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool])
-@pytest.mark.parametrize("function", [torch.sort, torch.argsort, torch.msort], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    in_turns([torch.sort, torch.argsort, torch.msort], [torch.float64, torch.int64, torch.bool]),
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_what_sorts_rows_of_64_bits_and_bools_calls_no_library(
     function: Callable[..., Any], dtype: torch.dtype
 ) -> None:

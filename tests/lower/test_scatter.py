@@ -10,6 +10,7 @@ import torch
 from inductor_cpu.ir.interpret import run
 from inductor_cpu.ir.loop_nest import LoopNest
 from inductor_cpu.ir.verify import verify_program
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 from tests.lower.harness import check, externs, lower
 
@@ -222,8 +223,7 @@ def test_dynamic_shapes() -> None:
     check(lambda x: aten.slice_scatter(x, x[:, -2:] * 2, 1, -2), torch.randn(5, 4), dynamic=True)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize(("dtype", "dim"), in_turns(NUMBERS, [0, 1, -1]), ids=str)
 def test_one_position_along_a_dimension_is_a_pointwise_selection(dim: int, dtype: torch.dtype) -> None:
     x, shape = numbers(4, 6, 5, dtype=dtype), [4, 6, 5]
     shape[dim] = 1
