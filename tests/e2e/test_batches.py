@@ -206,7 +206,7 @@ def test_heads_are_merged_by_the_kernel_of_the_batch(dynamic: bool) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("dtype", cases([torch.float32, torch.bfloat16], [torch.float16]), ids=str)
+@pytest.mark.parametrize("dtype", cases([torch.bfloat16], [torch.float32, torch.float16]), ids=str)
 def test_training_multiplies_by_kernels_of_ours(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(40, 70), nn.GELU(), nn.Linear(70, 32, bias=False)).to(dtype)
@@ -296,7 +296,7 @@ def added(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 @pytest.mark.skipif("avx512_fp16" in detect().features, reason="this CPU multiplies f16")
 @pytest.mark.parametrize(
-    ("transposed", "rows"), cases([(False, 1), (True, 1), (False, 2), (True, 3)], [(True, 2), (False, 3)])
+    ("transposed", "rows"), cases([(False, 1), (True, 3)], [(True, 1), (False, 2), (True, 2), (False, 3)])
 )
 def test_few_rows_of_f16_are_multiplied_by_loops(transposed: bool, rows: int) -> None:
     torch.manual_seed(0)

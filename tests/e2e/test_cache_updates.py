@@ -119,8 +119,7 @@ def test_an_update_is_one_kernel(update: Function, dynamic: bool | None) -> None
     assert len(names) == 1 or (update is by_put and dynamic)
 
 
-@pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("update", [by_place_in_a_row, by_whole_slice])
+@pytest.mark.parametrize(("update", "dynamic"), in_turns([by_place_in_a_row, by_whole_slice], [None, True]))
 def test_an_update_of_a_view_of_a_view_copies_the_view_only(update: Function, dynamic: bool | None) -> None:
     run(update, cache(), PLACES, NEW, dynamic=dynamic)
 
@@ -250,8 +249,9 @@ def test_training_through_an_update() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 32])
-@pytest.mark.parametrize("rows", [64, 300])
-@pytest.mark.parametrize("what", ["residual", "product", "shifted", "convolution", "batch"])
+@pytest.mark.parametrize(
+    ("what", "rows"), in_turns(["residual", "product", "shifted", "convolution", "batch"], [64, 300])
+)
 def test_a_product_whose_operand_the_graph_changes(what: str, rows: int, threads: int) -> None:
     """Its blocks are multiplied one after the other, by several threads: none may find the operand changed."""
     weight, kernel = torch.randn(128, 128) / 11, torch.randn(32, 32, 3, 3) / 17

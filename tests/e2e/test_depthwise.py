@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import inductor_cpu
-from tests.cases import in_turns
+from tests.cases import cases, in_turns
 
 #: channels, (kernel, stride, padding, dilation), input (batch, height, width)
 CASES: dict[str, tuple[int, tuple[Any, ...], tuple[int, int, int]]] = {
@@ -113,7 +113,7 @@ def test_floats_on_avx2_are_one_kernel_each_too(record_property: Callable[[str, 
     assert (len(explained.kernels), explained.vectorized) == (len(FLOATS), len(FLOATS))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", cases([torch.bfloat16], [torch.float32]), ids=str)
 def test_it_serves_any_batch_and_image(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     module = Layer(16, 3, 1, 1).eval().to(dtype).requires_grad_(False)

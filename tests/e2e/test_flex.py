@@ -135,8 +135,8 @@ KEYS = 1100
 
 @pytest.mark.parametrize(
     ("rows", "number", "shared"),
-    # Each mask with some numbers of heads that share keys, for one row and for two.
-    cases([(1, 0, 4), (1, 1, 2), (2, 0, 2), (2, 1, 1)], [(1, 0, 1), (2, 1, 4)]),
+    # In every run each mask once with heads that share keys, for one row and for two.
+    cases([(1, 0, 4), (2, 1, 2)], [(1, 1, 2), (2, 0, 2), (2, 1, 1), (1, 0, 1), (2, 1, 4)]),
 )
 def test_few_rows_read_a_long_cache_of_keys(rows: int, number: int, shared: int) -> None:
     """Rows at the end of the keys; those of the first blocks are outside of the window, and for one head all are."""

@@ -10,6 +10,7 @@ import inductor_cpu
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.cpu import detect, target_for
+from tests.cases import in_turns
 from tests.e2e.support import compile_counted
 
 needs_int8 = pytest.mark.skipif(
@@ -160,9 +161,12 @@ LEVELS = {usable_micro_kernels(target_for(None, level)): level for level in ("av
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("cast", [False, True], ids=["operator", "cast"])
 @pytest.mark.parametrize("level", LEVELS.values())
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "cast"),
+    in_turns([torch.bfloat16, torch.float32, torch.float16], [False, True]),
+    ids=lambda value: {False: "operator", True: "cast"}.get(value, str(value)),
+)
 def test_floats_by_bytes_read_the_bytes(dtype: torch.dtype, level: str | None, cast: bool) -> None:
     usable = usable_micro_kernels(target_for(None, level))
     if not any((row.dtype, row.weight) == (dtype, torch.int8) for row in map(MICRO_KERNELS.__getitem__, usable)):

@@ -10,6 +10,7 @@ import inductor_cpu
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.cpu import target_for
+from tests.cases import in_turns
 
 #: (generation, dtype) -> the micro kernel of a linear layer.
 KERNELS = {
@@ -72,8 +73,7 @@ def test_a_linear_runs_on_the_kernel_of_its_generation(level: str, dtype: torch.
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kernel", [3, 1])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(("dtype", "kernel"), in_turns([torch.bfloat16, torch.float16], [3, 1]), ids=str)
 @pytest.mark.parametrize("level", ["avx512_bf16", "avx512", "avx2"])
 def test_a_convolution_of_low_precision_is_ours_before_tiles(level: str, dtype: torch.dtype, kernel: int) -> None:
     name = KERNELS.get((level, dtype), "fma_f16")

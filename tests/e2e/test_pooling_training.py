@@ -27,19 +27,21 @@ POOLS: dict[str, Pool] = {
 OVERLAPPING_MAXIMA = ("maximum of overlapping windows", "maximum of dilated windows", "adaptive maximum")
 
 
-#: Each pooling in both dtypes and both layouts, not in all four combinations: float32 is channels-last for every other
-#: one, contiguous for those between.
-STEPS = [
-    (name, dtype, torch.channels_last if (number + low) % 2 else torch.contiguous_format)
-    for number, name in enumerate(POOLS)
-    for low, dtype in enumerate((torch.float32, torch.bfloat16))
+#: Dtypes and layouts, which each pooling has in turns.
+FORMS = [
+    (torch.float32, torch.contiguous_format),
+    (torch.bfloat16, torch.channels_last),
+    (torch.float32, torch.channels_last),
+    (torch.bfloat16, torch.contiguous_format),
 ]
+STEPS = in_turns(POOLS, FORMS)
 
 
-@pytest.mark.parametrize(("name", "dtype", "memory_format"), STEPS, ids=str)
+@pytest.mark.parametrize(("name", "form"), STEPS, ids=str)
 def test_the_gradient_of_pooling_is_a_vectorized_loop_as_exact_as_eager(
-    name: str, dtype: torch.dtype, memory_format: torch.memory_format
+    name: str, form: tuple[torch.dtype, torch.memory_format]
 ) -> None:
+    dtype, memory_format = form
     x = torch.randn(2, 20, 35, 37).to(dtype).contiguous(memory_format=memory_format)
     pool = POOLS[name]
 

@@ -69,13 +69,11 @@ def prepare(module: nn.Module) -> nn.Module:
     return module.eval().bfloat16().requires_grad_(False)
 
 
-@pytest.mark.parametrize(("depth", "columns"), SIZES)
-def test_a_linear_of_any_number_of_rows_is_right(depth: int, columns: int) -> None:
-    torch.manual_seed(depth)
-    module = prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU()))
-    compiled = torch.compile(module, backend="icpu", dynamic=True)
+def test_linears_of_any_number_of_rows_are_right() -> None:
+    layers = Layers([prepare(nn.Sequential(nn.Linear(depth, columns), nn.GELU())) for depth, columns in SIZES])
+    compiled = torch.compile(layers, backend="icpu", dynamic=True)
     for rows in ROWS:
-        check(module, compiled, torch.randn(rows, depth).bfloat16())
+        check_each(layers, compiled, [torch.randn(rows, depth).bfloat16() for depth, _ in SIZES])
 
 
 #: Both micro kernels of floats: parts in AMX tiles, and vectors.
