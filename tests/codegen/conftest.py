@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 
-from tests.codegen.harness import Library, available
+from tests.codegen.harness import Library, available, library_of
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,9 @@ def _names(names: str | Sequence[str]) -> Sequence[str]:
 
 @pytest.fixture(scope="module")
 def library(request: pytest.FixtureRequest, isa: str) -> Library:
-    """What the file's `kernels(isa)` gives, compiled."""
-    return Library(isa, request.module.kernels(isa).values())
+    """What the file's `kernels(isa)` gives, compiled: those with keys in its `FULL`, if it has that, when a `full` case
+    calls one of them."""
+    return library_of(isa, request.module.kernels(isa), getattr(request.module, "FULL", ()))
 
 
 @pytest.fixture(scope="module")

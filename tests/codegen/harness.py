@@ -47,6 +47,12 @@ def emulated_machine(isa: str) -> Target | None:
     return {"avx512": emulated, "avx2": emulated_avx2}[isa](target(isa)) if isa != "scalar" else None
 
 
+def alike_in_turns(names: Iterable[str], *dtypes: Sequence[torch.dtype]) -> list[tuple[str, torch.dtype]]:
+    """What every run tries of names and dtypes: of each sequence of dtypes, which are handled alike, one for each name,
+    the next one for the next."""
+    return [(name, alike[number % len(alike)]) for number, name in enumerate(names) for alike in dtypes]
+
+
 VECTORS = [isa for isa in available() if isa != "scalar"]
 """Those with vectors."""
 

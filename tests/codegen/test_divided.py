@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from inductor_cpu.ir.index import const, loop_var, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import Divided, Kernel
 from inductor_cpu.ir.ops import FLOAT8, LOOP_DTYPES, LOW_PRECISION
 from inductor_cpu.ir.verify import verify_kernel
+from tests.cases import cases
 
 from .build import BF16, BOOL, F32, F64, I64, Build
 from .harness import Library
@@ -21,6 +23,11 @@ from .test_scatters import numbers, step
 ADDED = sorted(LOOP_DTYPES - FLOAT8 - {BOOL}, key=str)
 SUMMED = sorted(LOOP_DTYPES - LOW_PRECISION - {BOOL}, key=str)
 SET = sorted(LOOP_DTYPES, key=str)
+
+#: Elements of 8 bits that are moved alike, and sums of integers: one of each in every run.
+MORE = [("last", dtype) for dtype in sorted(FLOAT8, key=str)[1:]]
+MORE += [("pieces", dtype) for dtype in SUMMED if dtype not in (F32, F64, I64, torch.int8)]
+FULL = [f"{way} {dtype}" for way, dtype in MORE]
 N, M = size_symbol("n"), size_symbol("m")
 I, R = loop_var("i", of(N)), loop_var("r", of(M))
 PLACES, PIECES = 300, 5
@@ -101,7 +108,13 @@ def runs(
     return found
 
 
-@pytest.mark.parametrize(("way", "dtype"), [*(("add", t) for t in ADDED), *(("pieces", t) for t in SUMMED)], ids=str)
+def of_ways(**dtypes: list[torch.dtype]) -> list[Any]:
+    """Parameters (way, dtype)."""
+    every = [(way, dtype) for way in dtypes for dtype in dtypes[way]]
+    return cases([case for case in every if case not in MORE], [case for case in every if case in MORE])
+
+
+@pytest.mark.parametrize(("way", "dtype"), of_ways(add=ADDED, pieces=SUMMED), ids=str)
 def test_owners_and_pieces_add_all_elements_that_meet(library: Library, isa: str, way: str, dtype: torch.dtype) -> None:
     for n in (1, 16, 37, 3000):
         k, x, y = torch.randint(0, PLACES, (n,)), numbers(dtype, n), numbers(dtype, PLACES)
@@ -121,13 +134,15 @@ def test_owners_add_what_a_mask_shows(library: Library, isa: str, dtype: torch.d
         assert torch.equal(found, want)
 
 
-@pytest.mark.parametrize("dtype", SET, ids=str)
-def test_the_last_of_elements_that_meet_stays_with_owners(library: Library, isa: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("way", "dtype"), of_ways(last=SET), ids=str)
+def test_the_last_of_elements_that_meet_stays_with_owners(
+    library: Library, isa: str, way: str, dtype: torch.dtype
+) -> None:
     k, x, y = torch.randint(0, PLACES, (3000,)), numbers(dtype, 3000), numbers(dtype, PLACES)
     want = y.clone()
     for place, value in zip(k.tolist(), x, strict=True):
         want[place] = value
-    for found in runs(library, kernels(isa)[f"last {dtype}"], [k, x], y, 3000):
+    for found in runs(library, kernels(isa)[f"{way} {dtype}"], [k, x], y, 3000):
         assert torch.equal(found, want)
 
 

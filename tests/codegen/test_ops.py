@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -15,6 +16,7 @@ from inductor_cpu.codegen.vector import LANE_BY_LANE, VECTOR
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import CHECKS, FLOAT8, INDEX_CHECKS, LOOP_DTYPES, OPS, accepts
+from tests.cases import cases
 
 from .build import BF16, BOOL, F16, F32, F64, I64, Build
 from .harness import Library
@@ -55,29 +57,42 @@ def reference(op: str) -> object:
     return TORCH.get(op) or getattr(torch, op)
 
 
-def cases() -> list[tuple[str, torch.dtype]]:
-    return [(op, dtype) for op in OPS for dtype in DTYPES if op not in SKIP and accepts(op, dtype)]
+CASES = [(op, dtype) for op in OPS for dtype in DTYPES if op not in SKIP and accepts(op, dtype)]
 
+#: Dtypes that are computed alike, in float32 and int32, and then rounded or wrapped, which test_rounding.py and
+#: test_narrow.py try: each op has one of each in every run, and those all whose code is told which it is.
+ALIKE = ((BF16, F16), (torch.int8, torch.uint8, torch.int16))
+TOLD = {"sigmoid", "silu", "nextafter"}
+EVERY_RUN = [
+    (op, dtype)
+    for op, dtype in CASES
+    if op in TOLD or all(dtype not in few or dtype == few[list(OPS).index(op) % len(few)] for few in ALIKE)
+]
+MORE = [case for case in CASES if case not in EVERY_RUN]
 
-#: Ops that one kernel computes from the same inputs: (dtype, arity, whether they divide).
-Group = tuple[torch.dtype, int, bool]
+#: Ops that one kernel computes from the same inputs: (dtype, arity, whether they divide, whether every run tries them).
+Group = tuple[torch.dtype, int, bool, bool]
 
 
 def group_of(op: str, dtype: torch.dtype) -> Group:
-    return dtype, OPS[op].arity, op in DIVIDING
+    return dtype, OPS[op].arity, op in DIVIDING, (op, dtype) in EVERY_RUN
 
 
 def ops_of(group: Group) -> list[str]:
-    return [op for op, dtype in cases() if group_of(op, dtype) == group]
+    return [op for op, dtype in CASES if group_of(op, dtype) == group]
 
 
-GROUPS = sorted({group_of(op, dtype) for op, dtype in cases()}, key=str)
+#: The results of a group by op.
+Results = Callable[[Group], dict[str, torch.Tensor]]
+
+GROUPS = sorted({group_of(op, dtype) for op, dtype in CASES}, key=str)
+FULL = [group for group in GROUPS if not group[3]]
 
 
 @cache
 def kernel_of(group: Group, isa: str) -> Kernel:
     """One output for each op of the group."""
-    dtype, arity, _ = group
+    dtype, arity, *_ = group
     b = Build()
     args = [b.load(name, of(I), dtype) for name in "XYZ"[:arity]]
     for op in ops_of(group):
@@ -85,17 +100,22 @@ def kernel_of(group: Group, isa: str) -> Kernel:
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
 
+def kernels(isa: str) -> dict[Group, Kernel]:
+    return {group: kernel_of(group, isa) for group in GROUPS}
+
+
 @pytest.fixture(scope="module")
-def results(isa: str) -> dict[Group, dict[str, torch.Tensor]]:
-    """What the kernels compute."""
-    library = Library(isa, [kernel_of(group, isa) for group in GROUPS])
-    found: dict[Group, dict[str, torch.Tensor]] = {}
-    for group in GROUPS:
+def results(isa: str, library: Library) -> Results:
+    """What the kernel of a group computes."""
+
+    @cache
+    def of_group(group: Group) -> dict[str, torch.Tensor]:
         args, ops = inputs(group), ops_of(group)
         outputs = [torch.empty(len(args[0]), dtype=BOOL if OPS[op].result == "bool" else group[0]) for op in ops]
         assert library.run(kernel_of(group, isa), *args, *outputs, sizes=[len(args[0])]) == 0
-        found[group] = dict(zip(ops, outputs, strict=True))
-    return found
+        return dict(zip(ops, outputs, strict=True))
+
+    return of_group
 
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 2.0, -2.0, 3.0, -3.0, 7.25, -7.25, 88.5, -88.5, 103.5]
@@ -105,7 +125,7 @@ SPECIAL += [float("inf"), float("-inf"), float("nan"), 0.3, -0.7, 3.14159, -3.14
 
 @cache
 def inputs(group: Group) -> list[torch.Tensor]:
-    dtype, arity, divides = group
+    dtype, arity, divides, _ = group
     generator = torch.Generator().manual_seed(0)
     if dtype == BOOL:
         grid = torch.tensor(list(itertools.product([False, True], repeat=2)) * 9)
@@ -154,10 +174,10 @@ def ulps(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
     return torch.where(same(got, rounded), torch.zeros_like(distance), distance)
 
 
-@pytest.mark.parametrize(("op", "dtype"), cases(), ids=lambda v: str(v).replace("torch.", ""))
-def test_op_agrees_with_eager(op: str, dtype: torch.dtype, results: dict[Group, dict[str, torch.Tensor]]) -> None:
+@pytest.mark.parametrize(("op", "dtype"), cases(EVERY_RUN, MORE), ids=lambda v: str(v).replace("torch.", ""))
+def test_op_agrees_with_eager(op: str, dtype: torch.dtype, results: Results) -> None:
     args = inputs(group_of(op, dtype))
-    want, got = expected(op, args), results[group_of(op, dtype)][op]
+    want, got = expected(op, args), results(group_of(op, dtype))[op]
     if op in EXACT:
         bad = ~same(got, want)
         assert not bad.any(), [t[bad][:5].tolist() for t in (*args, got, want)]
@@ -175,16 +195,16 @@ def test_op_agrees_with_eager(op: str, dtype: torch.dtype, results: dict[Group, 
     assert not bad.any(), [t[bad][:5].tolist() for t in (*args, got, want, exact, distance)]
 
 
-def test_fma_of_floats_rounds_once(results: dict[Group, dict[str, torch.Tensor]]) -> None:
-    group = F32, 3, False
+def test_fma_of_floats_rounds_once(results: Results) -> None:
+    group = group_of("fma", F32)
     a, b, c = (x.to(F64) for x in inputs(group))
     product = a * b  # exact
     total = product + c
     kept = total - product
     known = (product - (total - kept)) + (c - kept) == 0  # what the sum lost (Knuth's two-sum)
     assert known.sum() > len(a) // 4
-    assert same(results[group]["fma"][known], total[known].to(F32)).all()
-    assert not same(results[group]["fma"][known], (product.to(F32) + c.to(F32))[known]).all()
+    assert same(results(group)["fma"][known], total[known].to(F32)).all()
+    assert not same(results(group)["fma"][known], (product.to(F32) + c.to(F32))[known]).all()
 
 
 def test_fmod_is_exact_where_the_quotient_overflows(isa: str) -> None:
@@ -210,7 +230,7 @@ def test_tables_have_a_row_for_every_op_and_dtype() -> None:
 
 def test_ops_without_vector_code_are_the_declared_ones() -> None:
     integer_division = {"fmod", "remainder"}
-    for op, dtype in cases():
+    for op, dtype in CASES:
         row = VECTOR.get(op)
         missing = row is None or row.template(dtype) is None
         declared = op in LANE_BY_LANE or (op in integer_division and not dtype.is_floating_point)

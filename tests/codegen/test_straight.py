@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from inductor_cpu.codegen.straight import FOLDS, as_straight
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel, Phase
 from inductor_cpu.ir.verify import verify_kernel
+from tests.cases import cases, every_run, in_turns
 
 from .build import BF16, BOOL, F16, F32, F64, I8, I32, I64, Build
 from .harness import VECTORS, Library, target
@@ -45,17 +47,20 @@ def shares(isa: str, dtype: torch.dtype, sizes: tuple[int, ...]) -> Kernel:
     return b.kernel(isa, (i,), inner, i, phases, kept=(less,), work=100, sizes=(N,))
 
 
+#: Folds of numbers: all sizes of float32 in every run, and one of each other dtype, in turns.
+KINDS, SIZES = ("sum", "prod", "max", "min"), (2, 3, 4)
+FOLDED = list(product(KINDS, NUMBERS, SIZES))
+ALWAYS = [(*fold, size) for fold, size in every_run(in_turns(product(KINDS, NUMBERS), SIZES)) if fold[1] != F32]
+ALWAYS += [(kind, F32, size) for kind, size in product(KINDS, SIZES)]
+FULL = [case for case in FOLDED if case not in ALWAYS]
+OTHERS = [*((kind, BOOL, 3) for kind in ("any", "all")), *((kind, I8, 3) for kind in ("max", "min"))]
+SUMS = [("wide", dtype, 3) for dtype in (BF16, F16)]
+
+
 @cache
 def kernels(isa: str) -> dict[object, Kernel]:
-    found: dict[object, Kernel] = {
-        (kind, dtype, size): folded(isa, kind, dtype, size)
-        for kind in ("sum", "prod", "max", "min")
-        for dtype in NUMBERS
-        for size in (2, 3, 4)
-    }
-    found |= {(kind, BOOL, 3): folded(isa, kind, BOOL, 3) for kind in ("any", "all")}
-    found |= {(kind, I8, 3): folded(isa, kind, I8, 3) for kind in ("max", "min")}
-    found |= {("wide", dtype, 3): folded(isa, "sum", dtype, 3, wide=True) for dtype in (BF16, F16)}
+    found: dict[object, Kernel] = {case: folded(isa, *case) for case in (*FOLDED, *OTHERS)}
+    found |= {case: folded(isa, "sum", case[1], 3, wide=True) for case in SUMS}
     return found | {(F32, sizes): shares(isa, F32, sizes) for sizes in ((2,), (3,), (4,), (2, 2))}
 
 
@@ -69,7 +74,7 @@ def fold(kind: str, x: torch.Tensor) -> torch.Tensor:
     return {"max": x.amax, "min": x.amin}[kind](1) if kind in ("max", "min") else getattr(x, kind)(1).to(x.dtype)
 
 
-@pytest.mark.parametrize(("kind", "dtype", "size"), [key for key in kernels("avx2") if len(key) == 3], ids=str)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("kind", "dtype", "size"), cases([*ALWAYS, *OTHERS, *SUMS], FULL), ids=str)
 def test_few_points_are_folded_by_one_op_each(
     library: Library, isa: str, kind: str, dtype: torch.dtype, size: int
 ) -> None:

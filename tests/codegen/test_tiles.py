@@ -15,6 +15,7 @@ from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.ir.index import as_expr, loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.ops import LOOP_DTYPES
+from tests.cases import cases, full_only, in_turns
 
 from .build import BF16, F32, F64, I64, Build
 from .harness import VECTORS, Library, target
@@ -48,22 +49,32 @@ def permuted_sum(isa: str, order: tuple[int, int, int], parallel: int) -> Kernel
     return b.kernel(isa, loops, vector=loops[2], parallel=parallel, work=100)
 
 
+#: In every run, each dtype with lanes along one of the loops, and one of each size along both.
+ALONG = [
+    (dtype, along, 0)
+    for number, dtype in enumerate(DTYPES)
+    for along in "ij"
+    if dtype in (F32, I64, BF16, torch.int8) or along == "ij"[number % 2]
+]
+SHARED = list(product((F32, I64), "ij", (1, 2)))
+MORE = [case for case in product(DTYPES, "ij", (0,)) if case not in ALONG]
+
 ORDERS = [(0, 2, 1), (1, 2, 0), (2, 1, 0), (2, 0, 1), (1, 0, 2)]
+
+
+PERMUTED = in_turns(ORDERS, range(4))
+FULL = [*MORE, *full_only(PERMUTED)]
 
 
 @cache
 def kernels(isa: str) -> dict[object, Kernel]:
-    found: dict[object, Kernel] = {}
-    for dtype, along in product(DTYPES, "ij"):
-        found[dtype, along, 0] = transpose(isa, dtype, along, 0)
-    for dtype, along, parallel in product((F32, I64), "ij", (1, 2)):
-        found[dtype, along, parallel] = transpose(isa, dtype, along, parallel)
+    found: dict[object, Kernel] = {case: transpose(isa, *case) for case in (*ALONG, *SHARED, *MORE)}
     for order, parallel in product(ORDERS, range(4)):
         found[order, parallel] = permuted_sum(isa, order, parallel)
     return found
 
 
-@pytest.mark.parametrize(("dtype", "along", "parallel"), [k for k in kernels("avx2") if len(k) == 3], ids=str)
+@pytest.mark.parametrize(("dtype", "along", "parallel"), cases([*ALONG, *SHARED], MORE), ids=str)
 def test_transposed_copy(library: Library, isa: str, dtype: torch.dtype, along: str, parallel: int) -> None:
     for n, m in ((1, 1), (3, 40), (16, 16), (17, 8), (37, 50), (64, 33)):
         x = torch.randint(0, 2 if dtype == torch.bool else 100, (m, n)).to(dtype)
@@ -73,8 +84,7 @@ def test_transposed_copy(library: Library, isa: str, dtype: torch.dtype, along: 
         assert torch.equal(y[n * m :], torch.full((20,), 1, dtype=dtype))
 
 
-@pytest.mark.parametrize("parallel", range(4))
-@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize(("order", "parallel"), PERMUTED, ids=str)
 def test_permuted_sum(library: Library, isa: str, order: tuple[int, int, int], parallel: int) -> None:
     x, row = torch.randn(5, 9, 37), torch.randn(5)
     y = torch.zeros(5, 9, 37, dtype=BF16)
