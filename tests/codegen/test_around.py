@@ -73,7 +73,7 @@ def test_kernels_for_cpus_of_amd_write_large_tiles_around_the_cache(
     assert torch.equal(have, x.t() + y)
 
 
-@pytest.mark.parametrize("dtype", cases([torch.float32, torch.bfloat16], [torch.float64]), ids=str)
+@pytest.mark.parametrize("dtype", cases([torch.bfloat16], [torch.float32, torch.float64]), ids=str)
 def test_copies_with_avx2_move_through_whole_registers(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

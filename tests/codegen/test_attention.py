@@ -25,7 +25,7 @@ from inductor_cpu.ir.plan import KernelSource
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.toolchain import Toolchain, find_toolchain
 from inductor_cpu.targets.cpu import Target
-from tests.cases import every_run, in_turns
+from tests.cases import cases, every_run, in_turns
 from tests.codegen.harness import BITS, FUNCTION, addresses_of, available, emulated_machine, target
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -73,6 +73,9 @@ ONE_QUERY = ((6, 6, 1), "bool")
 
 #: ... two and eight of several heads, and three of one head.
 FEW_QUERIES = (((4, 2, 1), "none"), ((2, 2, 3), "causal"), ((2, 1, 4), "added"))
+
+#: In every run, each kernel has the first with one dtype.
+ONE = [row for row in ALL if row[2] == torch.float32 or row[0] != "vec_f32"]
 
 # Of each row of the table, one case of every run: the same code meets the others for another dtype.
 SOME_MASKS = in_turns(ALL, ("causal", "bool"))
@@ -150,7 +153,7 @@ def wanted(row: Row, summed: bool) -> list[Function]:
         masks += [("bool", nan_rows) for nan_rows in always(EMPTY_ROWS, row)]
         return [Function(dtype, "none", -0.7), *(Function(dtype, mask, 0.3, nan) for mask, nan in masks)]
     few = [few_queries(dtype, mask) for mask in ("none", *always(FEW_MASKS, row))]
-    known = [known_queries(dtype, *case) for case in (ONE_QUERY, *always(KNOWN, row))]
+    known = [known_queries(dtype, *case) for case in (*([ONE_QUERY] if row in ONE else ()), *always(KNOWN, row))]
     return [Function(dtype, "none", -0.7, summed=False), *few, *known]
 
 
@@ -265,7 +268,11 @@ def test_more_threads_than_blocks_of_keys_leave_no_part_without_keys(row: Row) -
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("row", "case"), [*((row, ONE_QUERY) for row in ALL), *KNOWN], ids=str)
+@pytest.mark.parametrize(
+    ("row", "case"),
+    [*cases(*([(row, ONE_QUERY) for row in ALL if (row in ONE) == every] for every in (True, False))), *KNOWN],
+    ids=str,
+)
 def test_a_known_number_of_queries_needs_no_code_for_others(row: Row, case: tuple[tuple[int, int, int], str]) -> None:
     (kernel, isa, dtype), (known, mask) = row, case
     key = known_queries(dtype, known, mask)
@@ -388,7 +395,7 @@ def test_a_row_without_a_key_is_zero_or_nan(row: Row, nan_rows: bool) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("row", ALL, ids=str)
+@pytest.mark.parametrize("row", cases(ONE, [(row,) for row in ALL if row not in ONE]), ids=str)
 def test_few_queries_meet_special_values(row: Row, threads: int) -> None:
     """Bases far apart between parts, no key at all or none in a part, infinities and NaN of one key."""
     dtype = row[2]

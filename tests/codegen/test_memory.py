@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import cache, partial
+from itertools import product
 
 import pytest
 import torch
 
 from inductor_cpu.ir.index import Expr, Func, loop_var, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import SHORT_STRIDES, Kernel
-from inductor_cpu.ir.ops import LOOP_DTYPES
+from inductor_cpu.ir.ops import FLOAT8, LOOP_DTYPES
 from inductor_cpu.targets import cpu
+from tests.cases import cases
 
-from .build import BOOL, F32, F64, I32, I64, Build
-from .harness import Library, target
+from .build import BF16, BOOL, F16, F32, F64, I8, I16, I32, I64, U8, Build
+from .harness import Library, alike_in_turns, target
 
 DTYPES = sorted(LOOP_DTYPES, key=str)
+FLOATS8 = sorted(FLOAT8, key=str)
 N = size_symbol("n")
 I = loop_var("i", of(N))
 SENTINEL = 77
@@ -35,6 +38,7 @@ def name(kind: str, *parts: object) -> str:
 
 @cache
 def kernels(isa: str) -> dict[str, Kernel]:
+    """All but those of `FULL` are those of every run."""
     found: dict[str, Kernel] = {}
     for dtype in DTYPES:
         found |= {name(kind, dtype): build(isa, dtype) for kind, build in BY_DTYPE.items()}
@@ -160,6 +164,9 @@ def where(isa: str, dtype: torch.dtype) -> Kernel:
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
 
+#: Dtypes that lanes hold alike: every access has one of each in every run. All others have lanes of their own.
+ALIKE = (FLOATS8, (U8, I8, I16), (BF16, F16))
+
 BY_DTYPE = {
     "copy": copy,
     "strided_load": strided_load,
@@ -176,6 +183,13 @@ BY_DTYPE = {
     "uniform_load": uniform_load,
     "where": where,
 }
+
+
+ACCESSES = list(product(BY_DTYPE, DTYPES))
+OTHERS = [dtype for dtype in DTYPES if not any(dtype in dtypes for dtypes in ALIKE)]
+#: `copy` has a test with all dtypes.
+ALWAYS = [*alike_in_turns(BY_DTYPE, *ALIKE, *([dtype] for dtype in OTHERS)), *(("copy", dtype) for dtype in DTYPES)]
+MORE = [case for case in ACCESSES if case not in ALWAYS]
 
 
 def index_values(isa: str) -> Kernel:
@@ -236,6 +250,9 @@ SINGLE = {
 }
 
 
+FULL = [name(*case) for case in MORE]
+
+
 # -- the tests -------------------------------------------------------------------------------------------------------
 def run(library: Library, isa: str, key: str, *buffers: torch.Tensor, n: int) -> int:
     return library.run(kernels(isa)[key], *buffers, sizes=[n])
@@ -279,14 +296,15 @@ def cast_input(dtype: torch.dtype) -> torch.Tensor:
     )
 
 
+@pytest.mark.parametrize("accesses", cases([ALWAYS], [MORE]), ids=["of every run", "others"])
 @pytest.mark.parametrize("cpu_name", ["AMD EPYC", "Intel(R) Xeon(R)"])
 def test_gathers_and_scatters_are_the_same_by_an_instruction_and_lane_by_lane(
-    isa: str, cpu_name: str, monkeypatch: pytest.MonkeyPatch
+    isa: str, cpu_name: str, accesses: list[tuple[str, torch.dtype]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = dataclasses.replace(cpu.detect(), cpu_name=cpu_name)
     monkeypatch.setattr(cpu, "detect", lambda: machine)
     assert ("-DICPU_SLOW_GATHERS" in target(isa).flags) == (isa != "scalar" and "AMD" in cpu_name)
-    own = {(k, t): BY_DTYPE[k](isa, t) for k in BY_DTYPE if "gather" in k or "scatter" in k for t in DTYPES}
+    own = {(k, t): BY_DTYPE[k](isa, t) for k, t in accesses if "gather" in k or "scatter" in k}
     library = Library(isa, own.values())
     for (kind, dtype), kernel in own.items():
         for n in (1, 16, 37):
@@ -363,8 +381,7 @@ def expect_by_dtype(
     return [m, x], y
 
 
-@pytest.mark.parametrize("kind", BY_DTYPE)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("kind", "dtype"), cases([case for case in ACCESSES if case in ALWAYS], MORE), ids=str)
 def test_access(library: Library, isa: str, dtype: torch.dtype, kind: str) -> None:
     for n in (1, 7, 16, 37, 64):
         x = values(dtype, 4 * n + 8)
@@ -399,7 +416,11 @@ def test_masked_load_does_not_touch_memory_of_false_lanes(library: Library, isa:
         assert torch.equal(y, torch.ones(37))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    cases(*([dtype for kind, dtype in some if kind == "masked_load"] for some in (ALWAYS, MORE))),
+    ids=str,
+)
 def test_masked_load_reads_up_to_the_end_of_the_last_page(
     library: Library, isa: str, dtype: torch.dtype, last_page: torch.Tensor
 ) -> None:

@@ -37,10 +37,12 @@ def takes(kind: str, dtype: torch.dtype) -> bool:
 
 CASES = [(kind, dtype) for kind in KINDS for dtype in DTYPES if takes(kind, dtype)]
 
-#: Those of every run: the largest values in all dtypes, the other folds in those that have accumulators of their own.
-#: (Of the smallest in all dtypes, and where they are, test_positions.py has a kernel with the largest.)
+#: Those of every run: sums in all dtypes, the other folds in those that have accumulators of their own, and the largest
+#: and smallest values, and where they are, in one more each. (test_positions.py has kernels with all four of these, and
+#: for places in all dtypes.)
 WIDE = (F32, F64, I64, I32)
-ALWAYS = [(kind, dtype) for kind, dtype in CASES if dtype in WIDE or kind in ("sum", "max", "argmax", "any", "all")]
+ONE_MORE = {("max", BF16), ("max", BOOL), ("min", U8), ("argmax", F16), ("argmin", I8)}
+ALWAYS = [(k, dtype) for k, dtype in CASES if dtype in WIDE or k in ("sum", "any", "all") or (k, dtype) in ONE_MORE]
 MORE = [case for case in CASES if case not in ALWAYS]
 
 
