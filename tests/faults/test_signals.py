@@ -15,6 +15,7 @@ import pytest
 from inductor_cpu.runtime import process
 from inductor_cpu.runtime.cache import KernelCache, private_cache
 from inductor_cpu.runtime.guardian import GUARDIAN, Guardian
+from tests.cases import cases
 from tests.children import ending, fork
 from tests.faults.support import (
     MODEL,
@@ -29,7 +30,8 @@ from tests.faults.support import (
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+#: Python hears of one of them; the others end it without a word.
+@pytest.mark.parametrize("number", cases([signal.SIGINT, signal.SIGKILL], [signal.SIGTERM]))
 def test_compilers_and_their_files_go_with_the_program(
     cache: KernelCache, warm: KernelCache, tmp_path: Path, number: signal.Signals
 ) -> None:

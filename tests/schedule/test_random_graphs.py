@@ -13,7 +13,7 @@ from tests.schedule.harness import check_program
 BATCH = 10
 
 
-@pytest.mark.parametrize("first", cases(range(0, 60, 2 * BATCH), range(BATCH, 60, 2 * BATCH)))
+@pytest.mark.parametrize("first", cases((0, 30), (10, 20, 40, 50)))
 def test_schedule_of_a_random_graph_gives_the_values_of_the_program(first: int) -> None:
     for seed in range(first, first + BATCH):
         plan, exact, dynamic = plan_of(seed)

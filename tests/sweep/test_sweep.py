@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -36,7 +37,10 @@ for arguments in json.loads(sys.argv[1]):
 print(json.dumps(found))
 """
 
-REPRESENTATIVE = "op (add|argmax|gather|nn.functional.dropout)$|module nn.Linear$"
+#: Of every run, and those that stand for more: a case takes about a second.
+FEW = ("--filter", "op (add|gather)$|module nn.Linear$", "--dtypes", "float32", "--databases", "op,module")
+MORE = ("--filter", "op (add|argmax|gather|nn.functional.dropout)$|module nn.Linear$", "--dtypes", "float32,int8")
+MORE += ("--databases", "op,module")
 FAILING = ("--filter", "op (sum|neg)$", "--dtypes", "float32", "--kinds", "inference", "--samples", "1")
 
 
@@ -57,14 +61,16 @@ def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
     passing, failing, kept = (tmp_path_factory.mktemp(name) for name in ("passing", "failing", "kept"))
     (kept / "rows-1-of-1.jsonl").write_text(to_json(Row(ADD, "pass")) + "\n")
     arguments = {
-        "representative": (
-            passing,
-            *("--filter", REPRESENTATIVE, "--dtypes", "float32,int8", "--samples", "1", "--databases", "op,module"),
-        ),
+        "representative": (passing, *FEW, "--samples", "1"),
         "failing": (failing, *FAILING, "--shard", "1/2", "--backend", "no_such_backend"),
         "resumed": (failing, *FAILING, "--shard", "2/2", "--resume", "--backend", "eager"),
         "report": (kept, "--filter", "op add$", "--dtypes", "float32", "--databases", "op", "--report"),
     }
+    return swept(arguments)
+
+
+def swept(arguments: dict[str, tuple[Any, ...]]) -> dict[str, Done]:
+    """What sweeps into folders did, given as (folder, *options) by name."""
     lines = json.dumps([["--out", str(folder), *options] for folder, *options in arguments.values()])
     command = [sys.executable, "-c", PROGRAM, lines]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
@@ -74,6 +80,14 @@ def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
         name: Done(code, text, folder)
         for (name, (folder, *_)), (code, text) in zip(arguments.items(), found, strict=True)
     }
+
+
+@pytest.mark.full
+def test_more_operators_and_dtypes_pass(sweeps: dict[str, Done], tmp_path: Path) -> None:
+    done = swept({"more": (tmp_path, *MORE, "--samples", "1")})["more"]
+    assert done.code == 0, done.text
+    assert "failures that no line covers: 0" in done.text
+    assert len(read_rows(tmp_path)) > len(read_rows(sweeps["representative"].folder))
 
 
 def test_representative_operators_pass_in_every_kind(sweeps: dict[str, Done]) -> None:
