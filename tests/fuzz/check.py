@@ -15,7 +15,7 @@ import torch
 import torch._dynamo
 
 from inductor_cpu.codegen import around, lookups, prefetch, tiles
-from inductor_cpu.schedule import columns, divide, strips
+from inductor_cpu.schedule import after_columns, columns, divide, strips
 from tests.fuzz.calls import Results, call, model_of
 from tests.fuzz.graph import Graph
 from tests.fuzz.judge import Reference, complaints, reference
@@ -45,7 +45,8 @@ VARIANTS: dict[str, Variant] = {
 LOWERED: tuple[tuple[ModuleType, dict[str, Any]], ...] = (
     (columns, {"LEAST_BYTES": 64, "FEW_VECTORS": 0, "ROWS": range(8, 1, -1)}),
     (strips, {"LEAST_BYTES": 64, "PIECE_BYTES": 4096, "PIECES_PER_THREAD": 1, "BLOCK_ROWS": 1}),
-    (prefetch, {"STREAM_BYTES": 64}),
+    (after_columns, {"CACHE": 64}),
+    (prefetch, {"STREAM_BYTES": 64, "AHEAD_BYTES": 64}),
     (tiles, {"LEAST_TILES": 3}),
     (around, {"MOST_KEPT": 64}),
     (lookups, {"LEAST_ROW_BYTES": 8, "TABLE_BYTES": 64}),
