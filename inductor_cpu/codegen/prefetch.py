@@ -116,7 +116,7 @@ def _rows_on(facts: Facts, access: int) -> int | None:
     """How many points of the loops around a row a load looks ahead, where rows jump by remainders or quotients, as
     windows of an image do: there is no stride from one to the next."""
     around, row = _around_rows(facts), lookups.row_bytes(facts, access)
-    if access < 0 or row is None or not lookups.LEAST_ROW_BYTES <= row < NEAR_BYTES:
+    if access < 0 or row is None or facts.tile is not None or not lookups.LEAST_ROW_BYTES <= row < NEAR_BYTES:
         return None
     address = facts.address(access)
     if all(_stride(address, loop) is not None for loop in _within(around, NEAR_BYTES // row)):

@@ -15,11 +15,14 @@ from inductor_cpu.ir.index import as_expr
 from inductor_cpu.ir.loop_nest import Buffer, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, depends, needed_by, operands, prune, store_operands
 from inductor_cpu.schedule.columns import FEW_VECTORS, dense_strides, over_rows, place_of
-from inductor_cpu.schedule.cost import CACHE, points
+from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import merge_loops
 from inductor_cpu.schedule.group import Group
 from inductor_cpu.schedule.phases import split_phases
 from inductor_cpu.schedule.vectorize import plan_vectors
+
+#: What a pass over some columns of all rows reads at least: no second-level cache holds it until the next pass.
+LEAST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,7 @@ def _late_stores(nest: LoopNest) -> list[int]:
 
 
 def _are_long_columns(nest: LoopNest, lanes: int) -> bool:
-    """Whether lanes are columns, and a pass over the rows of as many as a kernel takes at once fills more than a
-    cache."""
+    """Whether lanes are columns, and a pass over the rows of as many as a kernel takes at once reads so much."""
     loops = (*nest.dims, *nest.reduce_dims)
     if any(loop.size is None or loop.size.as_int is None for loop in loops):
         return False
@@ -85,7 +87,7 @@ def _are_long_columns(nest: LoopNest, lanes: int) -> bool:
     streams = [nest.body[k] for k, kind in vector.access if k >= 0 and kind == "contiguous"]
     bytes_of_point = sum(load.dtype.itemsize for load in streams if over_rows(load, nest.reduce_dims))
     columns = min(points([vector.loop]), FEW_VECTORS * vector.lanes)
-    return points(nest.reduce_dims) * columns * bytes_of_point > CACHE
+    return points(nest.reduce_dims) * columns * bytes_of_point >= LEAST_BYTES
 
 
 def _handed(nest: LoopNest, late: Sequence[Store], written: Collection[str]) -> list[int]:

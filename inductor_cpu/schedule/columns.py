@@ -94,6 +94,7 @@ def _rows(nest: LoopNest, columns: Sym) -> int:
 
 
 def over_rows(load: Instr, rows: Sequence[Sym]) -> bool:
+    """Whether an instruction loads an element of each row."""
     return isinstance(load, Load) and set(rows) <= load.index[0].symbols
 
 
@@ -148,6 +149,7 @@ def _second(whole: LoopNest, nest: LoopNest, blocks: tuple[Sym, ...], parts: Map
 
 
 def dense_strides(sizes: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The strides of a buffer without gaps, the last dimension innermost."""
     return tuple(product(sizes[place + 1 :]) for place in range(len(sizes)))
 
 

@@ -74,6 +74,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "halves": lambda i, t: torch.cat([F.embedding(i, t)[:, : WIDTH // 2], t[: len(i), WIDTH // 2 :]], 1),
     "rows of rows": lambda i, t: F.embedding(i[i], t),
     "windows": lambda i, t: _windows(t) + 1,
+    "rows that jump beside tiles": lambda i, t: t.view(-1, 1024).t() + torch.roll(t.view(1024, -1), 3, 0),
     "norms of windows": lambda i, t: F.layer_norm(_windows(t), (WIDTH // 4,)),
 }
 

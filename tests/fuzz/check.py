@@ -45,7 +45,7 @@ VARIANTS: dict[str, Variant] = {
 LOWERED: tuple[tuple[ModuleType, dict[str, Any]], ...] = (
     (columns, {"LEAST_BYTES": 64, "FEW_VECTORS": 0, "ROWS": range(8, 1, -1)}),
     (strips, {"LEAST_BYTES": 64, "PIECE_BYTES": 4096, "PIECES_PER_THREAD": 1, "BLOCK_ROWS": 1}),
-    (after_columns, {"CACHE": 64}),
+    (after_columns, {"LEAST_BYTES": 64}),
     (prefetch, {"STREAM_BYTES": 64, "AHEAD_BYTES": 64}),
     (tiles, {"LEAST_TILES": 3}),
     (around, {"MOST_KEPT": 64}),
