@@ -96,11 +96,16 @@ class KernelCache:
             self.write_text(self.root / "kernels" / key, library.name + "\n")
 
     def prune_headers(self, keep: str, newest: int = 4) -> None:
-        """Delete old precompiled preludes, which are large: only `keep` and the `newest` others stay."""
+        """Delete old precompiled preludes, which are large: only `keep` and the `newest` others that were used last."""
         folders = [folder for folder in (self.root / "headers").iterdir() if folder.name != keep]
         folders.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
         for folder in folders[newest:]:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def mark_used(self, folder: Path) -> None:
+        """Note that a folder of a precompiled prelude is in use, for `prune_headers` of any process."""
+        with contextlib.suppress(OSError):  # another process has just deleted it: what it had is made again
+            os.utime(folder)
 
     def is_sound(self, path: Path) -> bool:
         """Whether `path` exists with the content it was stored with, and is ours. Deletes it if not."""

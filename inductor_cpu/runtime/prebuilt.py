@@ -70,6 +70,7 @@ _CHECKED: set[Path] = set()
 def usable_prebuilt(builder: Builder) -> Prebuilt:
     """What there is, and is sound."""
     header, stubs = prelude_header(builder), _stubs(builder)
+    builder.cache.mark_used(header.parent)
     precompiled = _is_usable(builder.cache, builder.toolchain.precompiled(header))
     return Prebuilt(
         header if precompiled else builder.prelude,

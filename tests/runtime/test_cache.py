@@ -201,8 +201,10 @@ def test_a_lock_held_too_long_is_passed_by_with_a_warning(
         assert "another process holds" in caplog.text
 
 
-def test_only_the_newest_headers_are_kept(cache: KernelCache) -> None:
+def test_only_the_headers_that_were_used_last_are_kept(cache: KernelCache) -> None:
     for number in range(8):
         os.utime(cache.header_folder(f"h{number}"), (number, number))
+    cache.mark_used(cache.header_folder("h3"))
     cache.prune_headers(keep="h0", newest=2)
-    assert {path.name for path in (cache.root / "headers").iterdir()} == {"h0", "h6", "h7"}
+    assert {path.name for path in (cache.root / "headers").iterdir()} == {"h0", "h3", "h7"}
+    cache.mark_used(cache.root / "headers" / "h1")  # gone: nothing happens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,14 @@ from inductor_cpu.runtime import compile as compile_module
 from inductor_cpu.runtime import prebuilt as prebuilt_module
 from inductor_cpu.runtime.cache import KernelCache, open_cache
 from inductor_cpu.runtime.compile import load_kernels
-from inductor_cpu.runtime.prebuilt import Builder, declarations, object_file, prebuild, usable_prebuilt
+from inductor_cpu.runtime.prebuilt import (
+    Builder,
+    declarations,
+    object_file,
+    prebuild,
+    prelude_header,
+    usable_prebuilt,
+)
 from inductor_cpu.runtime.process import ProcessGroup
 from inductor_cpu.runtime.toolchain import Toolchain
 from inductor_cpu.targets.cpu import target_for
@@ -85,6 +93,13 @@ def test_kernels_of_several_units_share_one_object_file(builder: Builder, compil
     assert load(builder, calls(3, 11)) == [33]
     assert compiled.count(".o") == len(objects(builder.cache)) == 1
     assert compiled.count(".so") == 3
+
+
+def test_a_compile_marks_what_it_uses(builder: Builder) -> None:
+    folder = prelude_header(builder).parent
+    os.utime(folder, (1, 1))
+    usable_prebuilt(builder)
+    assert folder.stat().st_mtime > 1
 
 
 def test_kernels_take_the_function_from_the_object_file(builder: Builder) -> None:
