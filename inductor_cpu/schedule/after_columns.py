@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from inductor_cpu.ir.index import as_expr
 from inductor_cpu.ir.loop_nest import Buffer, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, depends, needed_by, operands, prune, store_operands
-from inductor_cpu.schedule.columns import FEW_VECTORS, dense_strides, over_rows, place_of
+from inductor_cpu.schedule.columns import FEW_VECTORS, bytes_of_point, dense_strides, place_of
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import merge_loops
 from inductor_cpu.schedule.group import Group
@@ -84,10 +84,8 @@ def _are_long_columns(nest: LoopNest, lanes: int) -> bool:
     vector = plan_vectors(nest.dims, nest.reduce_dims, nest.body, nest.stores, lanes)
     if vector.loop is None or vector.loop not in nest.dims:
         return False
-    streams = [nest.body[k] for k, kind in vector.access if k >= 0 and kind == "contiguous"]
-    bytes_of_point = sum(load.dtype.itemsize for load in streams if over_rows(load, nest.reduce_dims))
     columns = min(points([vector.loop]), FEW_VECTORS * vector.lanes)
-    return points(nest.reduce_dims) * columns * bytes_of_point >= LEAST_BYTES
+    return points(nest.reduce_dims) * columns * bytes_of_point(nest, vector) >= LEAST_BYTES
 
 
 def _handed(nest: LoopNest, late: Sequence[Store], written: Collection[str]) -> list[int]:

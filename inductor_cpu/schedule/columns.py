@@ -85,16 +85,20 @@ def _row_bytes(nest: LoopNest, vector: VectorPlan) -> int:
     loop = vector.loop
     if loop is None or loop not in nest.dims or points([loop]) <= FEW_VECTORS * vector.lanes:
         return 0
+    return points([loop]) * bytes_of_point(nest, vector)
+
+
+def bytes_of_point(nest: LoopNest, vector: VectorPlan) -> int:
+    """Bytes that a point of the rows and columns reads of all operands that have an element for each."""
     streams = [nest.body[k] for k, kind in vector.access if k >= 0 and kind == "contiguous"]
-    return points([loop]) * sum(load.dtype.itemsize for load in streams if over_rows(load, nest.reduce_dims))
+    return sum(load.dtype.itemsize for load in streams if _over_rows(load, nest.reduce_dims))
 
 
 def _rows(nest: LoopNest, columns: Sym) -> int:
     return points([loop for loop in (*nest.dims, *nest.reduce_dims) if loop != columns])
 
 
-def over_rows(load: Instr, rows: Sequence[Sym]) -> bool:
-    """Whether an instruction loads an element of each row."""
+def _over_rows(load: Instr, rows: Sequence[Sym]) -> bool:
     return isinstance(load, Load) and set(rows) <= load.index[0].symbols
 
 

@@ -161,6 +161,16 @@ def test_rows_that_jump_by_remainders_are_asked_for_where_the_loops_will_be(
     assert plan_ahead(facts, 1, tables=False) == {-1: store}  # in a part of a kernel
 
 
+def test_what_is_some_rows_on_carries_from_loop_to_loop_and_stays_inside_the_last() -> None:
+    code = generate(from_models("window_partition", lanes=8).kernel, target("avx2")).code
+    for line in (
+        "const int64_t on0_0 = i4 + 5;",
+        "const int64_t on0_1 = i3 + on0_0 / (7);",
+        "const int64_t ahead0 = place0(on0_0 % (7), on0_1 % (7), std::min<int64_t>(i2 + on0_1 / (7), (8) - 1));",
+    ):
+        assert line in code
+
+
 def test_rows_that_jump_are_asked_for_by_the_first_pass_over_them() -> None:
     def norm(x: torch.Tensor) -> torch.Tensor:
         windows = torch.roll(x, -3, 1).view(16, 8, 7, 8, 7, 96).permute(0, 1, 3, 2, 4, 5)
