@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr, divide_exact, maximum
+from inductor_cpu.ir.index import ZERO, Expr, divide_exact, maximum, product
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
 from inductor_cpu.lower.reductions import accumulator, number
@@ -182,22 +181,19 @@ def _interpolate(body: Body, load: Callable[[tuple[Expr, ...]], int], points: li
 def _grows(sources: Sequence[Expr], targets: Sequence[Expr]) -> bool:
     """Whether there are as many points of some dimensions after interpolation as before, or more, for all that is
     known."""
-    factors = [_factor(target, source) for source, target in zip(sources, targets, strict=True)]
-    if all(factor is not None for factor in factors):
-        return True
-    sizes = [(source.as_int, target.as_int) for source, target in zip(sources, targets, strict=True)]
-    if any(size is None for pair in sizes for size in pair):
-        return False
-    return math.prod(target or 0 for _, target in sizes) >= math.prod(source or 0 for source, _ in sizes)
+    before, after = product(sources).as_int, product(targets).as_int
+    if before is None or after is None:
+        return all(_factor(target, source) is not None for source, target in zip(sources, targets, strict=True))
+    return after >= before
 
 
 def _stages(node: fx.Node, dims: int, sources: Sequence[Expr], targets: Sequence[Expr]) -> list[tuple[int, int]]:
     """The dimensions in groups, from the inside out, each interpolated by a loop of its own. Where neighbours of the
     last dimension lie beside each other, its points are gathered: once for each row that there is before the others
-    grow, not for each corner of each result. The numbers are the same."""
+    grow, not for each corner of each result. The numbers are the same. One that stays has no loop of its own."""
     if not meta_of(node).is_contiguous():
         return [(0, dims)]
-    cuts = [d for d in range(dims - 1, 0, -1) if _grows(sources[:d], targets[:d])]
+    cuts = [d for d in range(dims - 1, 0, -1) if sources[d] != targets[d] and _grows(sources[:d], targets[:d])]
     return list(zip([*cuts, 0], [dims, *cuts], strict=True))
 
 

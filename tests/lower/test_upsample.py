@@ -165,6 +165,7 @@ def test_bilinear_of_integers_is_left_to_eager():
     [
         ((2, 3, 5, 7), (10, 14), torch.contiguous_format, 2),
         ((2, 3, 5, 7), (8, 3), torch.contiguous_format, 2),
+        ((2, 3, 5, 7), (10, 7), torch.contiguous_format, 1),
         ((2, 3, 5, 7), (10, 14), torch.channels_last, 1),
         ((2, 3, 5, 7), (4, 14), torch.contiguous_format, 1),
         ((2, 3, 4, 5, 6), (8, 9, 11), torch.contiguous_format, 3),
