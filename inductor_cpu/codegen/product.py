@@ -22,8 +22,8 @@ _SPACE = "icpu::gemm"
 _COPIED, _SHIFTED, _TILES = "../gemm/patches.h", "../gemm/shifted.h", "../gemm/winograd.h"
 _DEPTHWISE = "../gemm/depthwise.h"
 
-#: Their functions that take images of floats.
-_OF_FLOATS = {_TILES: "convolve_tiles", _DEPTHWISE: "convolve_channels"}
+#: Their functions that take images as they are.
+_OF_IMAGES = {_TILES: "convolve_tiles", _DEPTHWISE: "convolve_channels"}
 
 #: That of batches.
 _BATCH = "../gemm/batch.h"
@@ -45,9 +45,9 @@ def instance_of(product: Product) -> Instance:
     kind, sums = f"{_SPACE}::{micro.code}", f"const {_SPACE}::Epilogue<{ELEMENT[micro.total]}>&"
     rest = f"const {kind}::Weight*, int"
     headers = [_header(micro)]
-    if isinstance(product.a, Patches) and (function := _OF_FLOATS.get(_template_of(product.a))) is not None:
+    if isinstance(product.a, Patches) and (function := _OF_IMAGES.get(_template_of(product.a))) is not None:
         headers = headers_of(product)
-        given = f"const {_SPACE}::Patches&, const float*, int64_t, int64_t"
+        given = f"const {_SPACE}::Patches&, const {ELEMENT[micro.dtype]}*, int64_t, int64_t"
         declaration = f"void {_SPACE}::{function}<{kind}>({given}, {rest}, {sums})"
     elif isinstance(product.a, Patches) and _template_of(product.a) == _SHIFTED:
         headers = headers_of(product)
@@ -88,7 +88,7 @@ def emit_product(
     writer.line(f"const int64_t rows = {rows}, columns = {values.expr(product.columns)}, depth = {depth};")
     if isinstance(product.a, Patches):
         writer.line(f"const {_SPACE}::Patches windows{{{_windows(product.a, values)}}};")
-    if isinstance(product.a, Patches) and (function := _OF_FLOATS.get(_template_of(product.a))) is not None:
+    if isinstance(product.a, Patches) and (function := _OF_IMAGES.get(_template_of(product.a))) is not None:
         call = f"{_SPACE}::{function}<{kind}>(windows, a, rows, columns, {b}, {threads}"
     elif isinstance(product.a, Patches) and _template_of(product.a) == _SHIFTED:
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"

@@ -142,9 +142,8 @@ def _replace(
 def _depthwise_choice(conv: fx.Node, depthwise_kernel: DepthwiseChoice) -> str | None:
     """Who convolves each channel by itself; None for oneDNN."""
     kernel = fake(args_of(conv)[1])
-    if kernel.dtype in _LOW_PRECISION:
-        return BY_LOOPS
-    return depthwise_kernel(kernel.dtype, kernel.shape[2:].numel() / prod(pair(args_of(conv)[3])))
+    own = depthwise_kernel(kernel.dtype, kernel.shape[2:].numel() / prod(pair(args_of(conv)[3])))
+    return BY_LOOPS if own is None and kernel.dtype in _LOW_PRECISION else own
 
 
 def is_matrix_product(conv: fx.Node) -> bool:

@@ -10,9 +10,12 @@ import torch
 from torch import nn
 
 import inductor_cpu
-from tests.cases import cases, in_turns
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.targets.cpu import ISAS, detect
+from tests.cases import cases
 
-#: channels, (kernel, stride, padding, dilation), input (batch, height, width)
+#: channels, (kernel, stride, padding, dilation), input (batch, height, width). Panels have 64 channels, of which a
+#: vector or less may be left, and lines are summed a few windows at a time.
 CASES: dict[str, tuple[int, tuple[Any, ...], tuple[int, int, int]]] = {
     "3x3": (32, (3, 1, 1), (2, 9, 11)),
     "5x5 with a stride": (24, (5, 2, 2), (1, 15, 14)),
@@ -22,19 +25,12 @@ CASES: dict[str, tuple[int, tuple[Any, ...], tuple[int, int, int]]] = {
     "a line": (16, ((1, 5), (1, 2), (0, 2)), (2, 4, 13)),
     "larger than the image": (48, (5, 1, 2), (1, 2, 3)),
     "an even window": (16, (2, 2, 0), (1, 8, 10)),
-}
-
-#: Of floats on AVX2: panels of 64 channels, of which 16, 8 or fewer are left, and lines of a few windows at a time.
-FLOATS = CASES | {
     "two panels": (67, (3, 1, 1), (2, 5, 7)),
-    "a line of three segments": (72, (3, 1, 1), (1, 4, 38)),
+    "a line of several segments": (72, (3, 1, 1), (1, 4, 38)),
     "borders on one side": (9, ((3, 4), (1, 3), (0, 1), (1, 2)), (2, 7, 21)),
     "a line longer than the image": (84, (7, 1, 3), (1, 3, 2)),
     "far outside": (16, (3, 2, 4, 3), (1, 5, 9)),
 }
-
-#: Where floats are not oneDNN's.
-AVX2 = {"cpp.simdlen": 256}
 
 
 class Layer(nn.Module):
@@ -86,49 +82,60 @@ def _each(results: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tenso
     return (results,) if isinstance(results, torch.Tensor) else results
 
 
-@pytest.mark.parametrize(("name", "dtype"), in_turns(CASES, [torch.bfloat16, torch.float16]), ids=str)
-def test_it_is_one_kernel_with_its_norm_activation_and_residual(name: str, dtype: torch.dtype) -> None:
-    channels, window, (batch, height, width) = CASES[name]
-    torch.manual_seed(0)
-    module = Layer(channels, *window).eval().to(dtype).requires_grad_(False)
-    x = torch.randn(batch, channels, height, width).to(dtype).contiguous(memory_format=torch.channels_last)
-    check(module, torch.compile(module, backend="icpu"), x)
-    with torch.no_grad():
-        explained = inductor_cpu.explain(module, x)
-    assert explained.extern_calls == 0
-    assert (len(explained.kernels), explained.vectorized) == (1, 1)
+def options_for(isa: str) -> dict[str, int]:
+    """What compiles for an instruction set; skips the test where the CPU has none."""
+    level = next(level for level in ISAS if level.name == isa)
+    if not level.needs <= detect().features:
+        pytest.skip(f"this CPU has no {isa}")
+    return {"cpp.simdlen": level.bits}
 
 
-def test_floats_on_avx2_are_one_kernel_each_too(record_property: Callable[[str, object], None]) -> None:
+@pytest.mark.parametrize(
+    "name",
+    cases(
+        ["channels_f32", "channels_bf16", "channels_f32_avx2", "channels_f16_avx2"],
+        ["channels_f16", "channels_bf16_avx2"],
+    ),
+)
+def test_each_is_one_kernel_with_its_norm_activation_and_residual(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
     """All in one graph, whose kernels are compiled together."""
-    record_property("micro_kernel", ("avx2", "channels_f32_avx2", "ran"))
+    row = MICRO_KERNELS[name]
+    options = options_for(row.isa)
+    record_property("micro_kernel", (row.isa, name, "ran"))
     torch.manual_seed(0)
-    module = Layers(FLOATS.values()).eval().requires_grad_(False)
-    images = [torch.randn(n, channels, *size) for channels, _, (n, *size) in FLOATS.values()]
+    module = Layers(CASES.values()).eval().to(row.dtype).requires_grad_(False)
+    images = [torch.randn(n, channels, *size).to(row.dtype) for channels, _, (n, *size) in CASES.values()]
     images = [image.contiguous(memory_format=torch.channels_last) for image in images]
-    check(module, torch.compile(module, backend="icpu", options=AVX2), *images)
-    with torch.no_grad(), inductor_cpu.config.patch(AVX2):
+    check(module, torch.compile(module, backend="icpu", options=options), *images)
+    with torch.no_grad(), inductor_cpu.config.patch(options):
         explained = inductor_cpu.explain(module, *images)
     assert explained.extern_calls == 0
-    assert (len(explained.kernels), explained.vectorized) == (len(FLOATS), len(FLOATS))
+    assert (len(explained.kernels), explained.vectorized) == (len(CASES), len(CASES))
 
 
 @pytest.mark.parametrize("dtype", cases([torch.bfloat16], [torch.float32]), ids=str)
 def test_it_serves_any_batch_and_image(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     module = Layer(16, 3, 1, 1).eval().to(dtype).requires_grad_(False)
-    compiled = torch.compile(module, backend="icpu", dynamic=True, options=AVX2)
+    compiled = torch.compile(module, backend="icpu", dynamic=True)
     for batch, height in ((2, 8), (1, 9), (3, 16), (1, 40)):
         check(module, compiled, torch.randn(batch, 16, height, height + 1).to(dtype))
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("shape", [(2, 200, 30, 31), (1, 1100, 1, 200)], ids=["lines", "panels"])
-def test_threads_share_lines_or_panels(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((2, 200, 30, 31), torch.bfloat16), ((1, 1100, 1, 200), torch.float32)],
+    ids=["lines", "panels"],
+)
+def test_threads_share_lines_or_panels(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Of bf16 some lines are floats at once."""
     torch.manual_seed(0)
-    module = Layer(shape[1], 3, 1, 1).eval().requires_grad_(False)
-    x, results = torch.randn(shape).contiguous(memory_format=torch.channels_last), []
-    compiled = torch.compile(module, backend="icpu", options=AVX2)
+    module = Layer(shape[1], 3, 1, 1).eval().to(dtype).requires_grad_(False)
+    x, results = torch.randn(shape).to(dtype).contiguous(memory_format=torch.channels_last), []
+    compiled = torch.compile(module, backend="icpu")
     before = torch.get_num_threads()
     try:
         for threads in (1, 3):
@@ -140,12 +147,13 @@ def test_threads_share_lines_or_panels(shape: tuple[int, ...]) -> None:
     assert torch.equal(*results)
 
 
-def test_an_infinite_weight_meets_no_pixel_outside_of_the_image() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_an_infinite_weight_meets_no_pixel_outside_of_the_image(dtype: torch.dtype) -> None:
     """A product with what is not there would be NaN."""
-    module = nn.Conv2d(16, 16, 3, padding=1, groups=16).eval().requires_grad_(False)
+    module = nn.Conv2d(16, 16, 3, padding=1, groups=16).eval().to(dtype).requires_grad_(False)
     module.weight[:, :, 0, 0] = torch.inf
-    x = torch.ones(1, 16, 4, 9).contiguous(memory_format=torch.channels_last)
-    result = torch.compile(module, backend="icpu", options=AVX2)(x)
+    x = torch.ones(1, 16, 4, 9).to(dtype).contiguous(memory_format=torch.channels_last)
+    result = torch.compile(module, backend="icpu")(x)
     assert torch.isfinite(result[:, :, 0]).all()
     assert torch.isfinite(result[:, :, :, 0]).all()
     assert torch.isinf(result[:, :, 1:, 1:]).all()

@@ -349,12 +349,15 @@ def test_single_pixels_are_ours_on_avx2_where_they_or_their_channels_are_few(
     ("isa", "dtype", "uses", "kernel"),
     [
         ("avx2", torch.float32, 9.0, "channels_f32_avx2"),
+        ("avx2", torch.bfloat16, 9.0, "channels_bf16_avx2"),
         ("avx2", torch.float32, 2.25, BY_LOOPS),
         ("avx2", torch.float64, 9.0, None),
-        ("avx512", torch.float32, 9.0, None),
+        ("avx512", torch.float32, 9.0, "channels_f32"),
+        ("avx512", torch.float16, 9.0, "channels_f16"),
+        ("avx512", torch.bfloat16, 2.25, BY_LOOPS),
     ],
 )
-def test_floats_are_convolved_channel_by_channel_on_avx2_by_loops_where_pixels_are_in_few_windows(
+def test_channels_are_convolved_by_themselves_in_loops_where_pixels_are_in_few_windows(
     isa: str, dtype: torch.dtype, uses: float, kernel: str | None
 ) -> None:
     level = next(level for level in ISAS if level.name == isa)
