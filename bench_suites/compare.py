@@ -2,7 +2,8 @@
 
 Each model runs in a process of its own with a time limit, so that one failure is one row. First calls are measured in
 further processes: cold with empty caches, warm with the caches that the cold one left. The table is Markdown; the
-figures also go to `<out>/<time>.json`. Only ratios from one run mean something on a shared machine.
+figures also go to `<out>/<time>.json`, each as soon as it is known. Only ratios from one run mean something on a shared
+machine.
 """
 
 from __future__ import annotations
@@ -203,8 +204,9 @@ def _first_call_rows(results: Mapping[str, Result]) -> Iterator[list[object]]:
             yield [key, backend, *(result[k].get("seconds", result[k].get("error")) for k in ("cold", "warm"))]
 
 
-def compare(args: argparse.Namespace) -> Result:
-    """Run what the arguments ask for, printing each table as it is done. Returns all figures."""
+def compare(args: argparse.Namespace, keep: Callable[[Result], None]) -> None:
+    """Run what the arguments ask for, printing each table as it is done. keep: is given all figures so far, whenever
+    there are more."""
     report: Result = {"machine": measure.machine(), "speed": {}, "first_call": {}}
     print(f"{report['machine']}; batch {args.batch}, random weights\n", flush=True)
     for name in args.models:
@@ -213,6 +215,7 @@ def compare(args: argparse.Namespace) -> Result:
             job["seconds"] = args.seconds
             print(f"... {name} {dtype}", file=sys.stderr, flush=True)
             report["speed"][f"{name} {dtype}"] = spawn("speed", job, args.limit)
+            keep(report)
     others = [b for b in args.backends if b != "icpu"]
     headers = ["model", *(f"{b} ms" for b in args.backends), *(f"over {b}" for b in others)]
     print(measure.table([*headers, "error", "vectorized", "externs"], list(speed_rows(report["speed"], args.backends))))
@@ -224,6 +227,7 @@ def compare(args: argparse.Namespace) -> Result:
         job = {"model": name, "dtype": "float32", "batch": args.batch}
         competitors = ["aot_eager", *(b for b in args.backends if b != "eager")]
         report["first_call"][name] = first_calls(job, competitors, args.limit)
+        keep(report)
     if args.first_call:
         print(
             "\n" + measure.table(["model", "backend", "cold s", "warm s"], list(_first_call_rows(report["first_call"])))
@@ -231,7 +235,7 @@ def compare(args: argparse.Namespace) -> Result:
     if args.overhead:
         report["overhead"] = spawn("overhead", {"backends": args.backends}, args.limit)
         print(f"\nx + 1 on 16 elements, microseconds a call: {report['overhead']}")
-    return report
+        keep(report)
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -257,10 +261,9 @@ def main() -> None:
     if args.task is not None:
         print(json.dumps(TASKS[args.task](json.loads(args.job))))
         return
-    report = compare(args)
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / time.strftime("%Y%m%d-%H%M%S.json")
-    path.write_text(json.dumps(report, indent=1))
+    compare(args, lambda report: path.write_text(json.dumps(report, indent=1)))
     print(f"\nfigures: {path}")
 
 
