@@ -122,7 +122,8 @@ MOST = 16 / 9
 
 @torch.no_grad()
 def test_graphs_for_several_shapes_share_one_copy() -> None:
-    net = nn.Sequential(nn.Conv2d(32, 64, 3), nn.ReLU(), nn.Flatten(2), nn.Linear(64, 96)).eval()
+    """Columns are a multiple of those of a panel, which are 16 to 48."""
+    net = nn.Sequential(nn.Conv2d(32, 96, 3), nn.ReLU(), nn.Flatten(2), nn.Linear(64, 96)).eval()
     before = memory_of_packed_weights()
     compiled, reports = compile_counted(net, dynamic=False)
     compiled(torch.randn(1, 32, 10, 10))
