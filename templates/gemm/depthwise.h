@@ -33,12 +33,18 @@ class ChannelsOfThread {
   static constexpr int kMost = Micro::kBlock;  // windows at once
   static constexpr int kVectors = 2;  // of channels at once
   static constexpr int64_t kSegment = 2 * kMost;  // windows that an epilogue gets together, at most
+  static constexpr bool kWidens = !std::is_same_v<Source, float>;
+  static constexpr int64_t kFloatBytes = kPackedBytes / 2;  // of pixels as floats
 
  public:
-  // Whose weights meet all lines of windows, and stay in the L1 cache.
+  // Whose weights meet all lines of windows, and stay in the L1 cache; of pixels as floats twice as many lines as a window
+  // has stay in a part of the L2 cache.
   static int64_t panels_of_group(const Patches& p) {
     constexpr int64_t kBytes = 8 * 1024;
-    return std::max<int64_t>(1, kBytes / (panel_size(p) * int64_t(sizeof(Weight))));
+    int64_t most = kBytes / (panel_size(p) * int64_t(sizeof(Weight)));
+    const int64_t line = std::max<int64_t>(p.width, 1) * kColumns * int64_t(sizeof(float));
+    if constexpr (kWidens) most = std::min(most, kFloatBytes / (2 * reach(p) * line));
+    return std::max<int64_t>(1, most);
   }
 
   ChannelsOfThread(const Patches& p, const Source* images, const Weight* b, const Epilogue<float>& epilogue)
@@ -62,16 +68,18 @@ class ChannelsOfThread {
       const int64_t y = line % p_.down;
       const Source* const image = images_ + line / p_.down * p_.by_image;
       count = std::min(lines.end - line, p_.down - y);
-      if constexpr (std::is_same_v<Source, float>) {
-        sum_lines({y, y + count}, panels, line - y, {image + panels.begin * kColumns, 0, p_.by_line, p_.by_pixel});
-      } else {
+      if constexpr (kWidens) {
         count = std::min(count, lines_at_once(panels));
         sum_lines({y, y + count}, panels, line - y, floats_of(image, pixel_lines({y, y + count}), panels));
+      } else {
+        sum_lines({y, y + count}, panels, line - y, {image + panels.begin * kColumns, 0, p_.by_line, p_.by_pixel});
       }
     }
   }
 
  private:
+  // Lines of pixels from the first to the last tap of a window.
+  static int64_t reach(const Patches& p) { return (p.kernel_y - 1) * p.dilation_y + 1; }
   static int64_t panel_size(const Patches& p) { return round_up(p.kernel_y * p.kernel_x, Micro::kStep) * kColumns; }
 
   // Windows at once: how many, and the pixel of a line where the first one begins.
@@ -120,8 +128,7 @@ class ChannelsOfThread {
   // Of windows, whose pixels as floats stay in a part of the L2 cache.
   int64_t lines_at_once(Range panels) const {
     const int64_t bytes = p_.width * round_up(channels_of(panels), kLanes) * int64_t(sizeof(float));
-    const int64_t reach = (p_.kernel_y - 1) * p_.dilation_y + 1;
-    return std::max<int64_t>(0, kPackedBytes / 2 / std::max<int64_t>(bytes, 1) - reach) / p_.stride_y + 1;
+    return std::max<int64_t>(0, kFloatBytes / std::max<int64_t>(bytes, 1) - reach(p_)) / p_.stride_y + 1;
   }
 
   // Those of an image that windows have taps in.
@@ -147,9 +154,9 @@ class ChannelsOfThread {
     return {to, lines.begin, p_.width * by_pixel, by_pixel};
   }
 
-  // Lines of windows of an image whose first window is in row number `image` of the result.
-  void sum_lines(Range lines, Range panels, int64_t image, const Lines& pixels) const {
-    for (int64_t line = lines.begin; line < lines.end; ++line) sum_line(line, panels, (image + line) * p_.across, pixels);
+  // Lines of windows of an image, which `before` lines of other images precede.
+  void sum_lines(Range lines, Range panels, int64_t before, const Lines& pixels) const {
+    for (int64_t line = lines.begin; line < lines.end; ++line) sum_line(line, panels, (before + line) * p_.across, pixels);
   }
 
   void sum_line(int64_t line, Range panels, int64_t row, const Lines& image) const {
