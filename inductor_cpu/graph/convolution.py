@@ -44,7 +44,7 @@ from inductor_cpu.ir.windows import are_neighbours
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
-#: Here what follows a depthwise convolution has to be in float32, in one kernel with it: loops of ours.
+#: Here what follows a depthwise convolution has to be in float32, in one kernel with it: loops, without a micro kernel.
 _LOW_PRECISION = (torch.bfloat16, torch.float16)
 _LEAST_CHANNELS = 8
 

@@ -253,14 +253,15 @@ class ChannelsOfThread {
   const Epilogue<float>& epilogue_;
   int64_t panel_size_ = 0;
   Run* runs_ = nullptr;  // of a line
-  uint32_t* inside_ = nullptr;
+  uint32_t* inside_ = nullptr;  // of each, masks of its windows for each tap of a line
   int64_t many_ = 0;
 };
 
 // The convolution of images, each channel by itself.
 template <class Micro>
-[[gnu::noinline]] void convolve_channels(const Patches& patches, const typename Micro::Source* images, int64_t windows, int64_t columns,
-                                         const typename Micro::Weight* b, int limit, const Epilogue<float>& epilogue) {
+[[gnu::noinline]] void convolve_channels(const Patches& patches, const typename Micro::Source* images, int64_t windows,
+                                         int64_t columns, const typename Micro::Weight* b, int limit,
+                                         const Epilogue<float>& epilogue) {
   if (windows <= 0 || columns <= 0) return;
   const int64_t lines = windows / patches.across, panels = ceil_div(columns, Micro::kColumns);
   const int threads = threads_for(windows * columns * patches.kernel_y * patches.kernel_x / 64, kThreadWork, limit);
