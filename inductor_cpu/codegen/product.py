@@ -17,21 +17,28 @@ from inductor_cpu.ir.plan import Instance
 
 _SPACE = "icpu::gemm"
 
-#: The templates of convolutions: windows that are copied, shifted images, tiles of windows, and those of
-#: each channel by itself.
+#: The templates of convolutions: windows that are copied, shifted images, tiles of windows, windows where they lie, and
+#: those of each channel by itself.
 _COPIED, _SHIFTED, _TILES = "../gemm/patches.h", "../gemm/shifted.h", "../gemm/winograd.h"
-_DEPTHWISE = "../gemm/depthwise.h"
+_IN_PLACE, _DEPTHWISE = "../gemm/windows.h", "../gemm/depthwise.h"
 
 #: Their functions that take images as they are.
-_OF_IMAGES = {_TILES: "convolve_tiles", _DEPTHWISE: "convolve_channels"}
+_OF_IMAGES = {_TILES: "convolve_tiles", _IN_PLACE: "convolve_windows", _DEPTHWISE: "convolve_channels"}
 
-#: That of batches.
-_BATCH = "../gemm/batch.h"
+#: Those of batches, and of matrices whose rows are read where they lie.
+_BATCH, _ROWS_IN_PLACE = "../gemm/batch.h", "../gemm/in_place.h"
+
+#: Rows that meet up to so many panels are read where they lie: more make up for the packing. Past fewer rows the weight
+#: streams, and these are packed once.
+_MOST_PANELS_IN_PLACE, _LEAST_ROWS_IN_PLACE = 4, 5
 
 
 def headers_of(product: Product) -> list[str]:
     """The templates that a product needs, relative to the folder of the prelude."""
-    around = [_template_of(product.a)] if isinstance(product.a, Patches) else [_BATCH] * _is_batch(product)
+    if isinstance(product.a, Patches):
+        around = [_template_of(product.a)]
+    else:
+        around = [_BATCH] * _is_batch(product) + [_ROWS_IN_PLACE] * _reads_rows_in_place(product)
     return [*around, _header(MICRO_KERNELS[product.micro_kernel])]
 
 
@@ -45,7 +52,11 @@ def instance_of(product: Product) -> Instance:
     kind, sums = f"{_SPACE}::{micro.code}", f"const {_SPACE}::Epilogue<{ELEMENT[micro.total]}>&"
     rest = f"const {kind}::Weight*, int"
     headers = [_header(micro)]
-    if isinstance(product.a, Patches) and (function := _OF_IMAGES.get(_template_of(product.a))) is not None:
+    if _reads_rows_in_place(product) or (isinstance(product.a, Patches) and product.a.pieces.in_place):
+        headers = [_ROWS_IN_PLACE, *headers]
+        given = f"int64_t, int64_t, const {_SPACE}::PartsOfBlock&, const {_SPACE}::Find<{kind}::Source>&"
+        declaration = f"void {_SPACE}::multiply_in_place<{kind}>({given}, {rest}, {sums})"
+    elif isinstance(product.a, Patches) and (function := _OF_IMAGES.get(_template_of(product.a))) is not None:
         headers = headers_of(product)
         given = f"const {_SPACE}::Patches&, const {ELEMENT[micro.dtype]}*, int64_t, int64_t"
         declaration = f"void {_SPACE}::{function}<{kind}>({given}, {rest}, {sums})"
@@ -63,11 +74,24 @@ def _is_batch(product: Product) -> bool:
     return isinstance(product.a, View) and len(product.a.sizes) == 3
 
 
+def _reads_rows_in_place(product: Product) -> bool:
+    """Whether many rows of a matrix meet few panels."""
+    if isinstance(product.a, Patches) or _is_batch(product):
+        return False
+    micro = MICRO_KERNELS[product.micro_kernel]
+    rows, columns = product.a.sizes[0].as_int, product.columns.as_int
+    if not micro.in_place or rows is None or columns is None:
+        return False
+    return rows >= _LEAST_ROWS_IN_PLACE and columns <= _MOST_PANELS_IN_PLACE * micro.columns
+
+
 def _template_of(windows: Patches) -> str:
     if windows.pieces.tiles:
         return _TILES
     if windows.pieces.depthwise:
         return _DEPTHWISE
+    if windows.pieces.in_place:
+        return _IN_PLACE
     return _SHIFTED if windows.pieces.count > 1 else _COPIED
 
 
@@ -93,6 +117,10 @@ def emit_product(
     elif isinstance(product.a, Patches) and _template_of(product.a) == _SHIFTED:
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"
         call = f"{_SPACE}::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"
+    elif isinstance(product.a, View) and _reads_rows_in_place(product):
+        leading = values.expr(product.a.strides[0])
+        matrix = f"a, {leading}" if bounds is None else f"a + {bounds[0]} * {leading}, {leading}"
+        call = f"{_SPACE}::multiply_matrix_in_place<{kind}>({{rows, columns, depth}}, {matrix}, {b}, {threads}"
     elif batch:
         _emit_pack(product, kind, values, writer, bounds)
         call = f"{_SPACE}::multiply_batch<{kind}>({batch[0]}, {{rows, columns, depth}}, {b}, {threads}, pack"

@@ -40,7 +40,7 @@ from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
 from inductor_cpu.ir.micro_kernels import BY_LOOPS
 from inductor_cpu.ir.operators import PACKED_INT_CONVOLUTION
-from inductor_cpu.ir.windows import are_neighbours
+from inductor_cpu.ir.windows import Windows, are_neighbours
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -124,7 +124,7 @@ def _replace(
     depthwise_kernel: DepthwiseChoice,
 ) -> str | None:
     """Put what computes it into its place: a micro kernel, loops or oneDNN; the reason why none of them can."""
-    own = micro_kernel(*_matrix_shape(conv)) if is_matrix_product(conv) else None
+    own = micro_kernel(_windows(conv), fake(conv).dtype) if is_matrix_product(conv) else None
     alone = _depthwise_choice(conv, depthwise_kernel) if is_depthwise(conv) else None
     if own is not None:
         use_micro_kernel_for_convolution(graph, conv, own, spreader)
@@ -161,14 +161,15 @@ def is_depthwise(conv: fx.Node) -> bool:
     return alone and kernel[2:].numel() > 1 and groups >= _LEAST_CHANNELS
 
 
-def _matrix_shape(conv: fx.Node) -> tuple[int | None, int, int, int, torch.dtype, float, bool]:
-    """What `ConvolutionKernelChoice` asks for."""
+def _windows(conv: fx.Node) -> Windows:
+    """Those of a convolution that is one product."""
     shape, kernel, (stride, _, dilation) = fake(conv).shape, fake(args_of(conv)[1]), args_of(conv)[3:6]
     rows = shape[0] * shape[2] * shape[3]
     known = rows if isinstance(rows, int) else None
     neighbours = are_neighbours(kernel.shape[2:], pair(stride), pair(dilation))
     columns, channels = kernel.shape[:2]
-    return known, kernel.shape[2:].numel(), channels, columns, kernel.dtype, share_inside(conv), neighbours
+    dilated = pair(dilation)[1] > 1
+    return Windows(known, kernel.shape[2:].numel(), channels, columns, share_inside(conv), neighbours, dilated)
 
 
 def share_inside(conv: fx.Node) -> float:

@@ -31,7 +31,7 @@ from inductor_cpu.graph.edit import (
 )
 from inductor_cpu.graph.layers import widest
 from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER, MicroKernel
 from inductor_cpu.ir.operators import (
     PACKED_CONVOLUTION,
     PACKED_INT_CONVOLUTION,
@@ -39,16 +39,15 @@ from inductor_cpu.ir.operators import (
     PACKED_OPERAND,
     SCALE_SHIFT,
 )
-from inductor_cpu.ir.windows import Pieces, pieces_of
+from inductor_cpu.ir.windows import Pieces, Windows, pieces_of
 from inductor_cpu.ir.winograd import PACKED_TILES
 
 #: (rows, inner size, columns, each None when unknown, dtype, that of the weight) -> the micro kernel that should
 #: compute a product, `BY_LOOPS`, or None.
 MicroKernelChoice = Callable[[int | None, int | None, int | None, torch.dtype, torch.dtype], str | None]
 
-#: The same of (windows or None when unknown, pixels of a window, channels, output channels, dtype, the share of all
-#: windows inside of the image, whether they are of 3 x 3 neighbours).
-ConvolutionKernelChoice = Callable[[int | None, int, int, int, torch.dtype, float, bool], str | None]
+#: The same of the windows of a convolution, and its dtype.
+ConvolutionKernelChoice = Callable[[Windows, torch.dtype], str | None]
 
 #: The same of (dtype, how many windows a pixel is in) where each channel is convolved by itself; `BY_LOOPS` for loops.
 DepthwiseChoice = Callable[[torch.dtype, float], str | None]
@@ -107,7 +106,7 @@ def pack_windows(
     if pieces.tiles:
         return add(graph, PACKED_TILES, weight, False, name)
     by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
-    return pack(graph, _in_pieces(graph, by_pixel, pieces, micro.step), name)
+    return pack(graph, _in_pieces(graph, by_pixel, pieces, micro), name)
 
 
 def use_loops_for_depthwise(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
@@ -140,11 +139,11 @@ def use_micro_kernel_for_depthwise(graph: fx.Graph, conv: fx.Node, name: str, sp
     _replace_convolution(graph, conv, build, spreader)
 
 
-def _in_pieces(graph: fx.Graph, weight: fx.Node, pieces: Pieces, step: int) -> fx.Node:
-    """A weight (columns, ky, kx, channels) as a matrix (columns, depth), each piece padded to whole steps."""
+def _in_pieces(graph: fx.Graph, weight: fx.Node, pieces: Pieces, micro: MicroKernel) -> fx.Node:
+    """A weight (columns, ky, kx, channels) as a matrix (columns, depth), each piece padded for a micro kernel."""
     columns = int(fake(weight).shape[0])
     split = add(graph, aten.reshape.default, weight, [columns, pieces.count, pieces.values])
-    depth = pieces.depth(step)
+    depth = pieces.depth(micro)
     more = depth // pieces.count - pieces.values
     padded = add(graph, aten.constant_pad_nd.default, split, [0, more]) if more else split
     return add(graph, aten.reshape.default, padded, [columns, depth])

@@ -20,7 +20,8 @@ class MicroKernel:
     one packed; total: of the sums; isa: the instruction set that its kernels are compiled for; needs: features of the
     CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster; shifts, tiles: it multiplies shifted
     images, windows of 3 x 3 by tiles of 2 x 2 windows (`ir/windows.py`); converts: it converts the packed operand
-    first, which many rows pay for; depthwise: it convolves each channel by itself, and multiplies no matrices."""
+    first, which many rows pay for; in_place: it reads windows of few values where they lie; depthwise: it convolves
+    each channel by itself, and multiplies no matrices."""
 
     name: str
     header: str
@@ -39,6 +40,7 @@ class MicroKernel:
     converts: bool = False
     tiles: bool = False
     depthwise: bool = False
+    in_place: bool = False
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
@@ -86,13 +88,15 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
                     shifts=True),
         MicroKernel("amx_u8", "amx_int8.h", "AmxU8", _U8, _S8, _S32, 32, 16, 64, 4, "avx512", _AMX_INT8,
                     shifts=True),
-        MicroKernel("dot_bf16", "dot_bf16.h", "DotBf16", _BF16, _BF16, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16),
+        MicroKernel("dot_bf16", "dot_bf16.h", "DotBf16", _BF16, _BF16, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16,
+                    in_place=True),
         MicroKernel("dot_bf16_s8", "dot_bf16_s8.h", "DotBf16S8", _BF16, _S8, _F32, 48, 48, 32, 2, "avx512", _DOT_BF16),
         MicroKernel("vnni_s8", "vnni_avx512.h", "VnniS8", _S8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
         MicroKernel("vnni_u8", "vnni_avx512.h", "VnniU8", _U8, _S8, _S32, 48, 48, 64, 4, "avx512", _VNNI),
         MicroKernel("madd_s8", "madd_avx512.h", "MaddS8", _S8, _S8, _S32, 48, 48, 32, 2, "avx512", _BYTES),
         MicroKernel("madd_u8", "madd_avx512.h", "MaddU8", _U8, _S8, _S32, 48, 48, 32, 2, "avx512", _BYTES),
-        MicroKernel("fma_f32", "fma_avx512.h", "FmaF32", _F32, _F32, _F32, 48, 48, 16, 1, "avx512", _FMA, tiles=True),
+        MicroKernel("fma_f32", "fma_avx512.h", "FmaF32", _F32, _F32, _F32, 48, 48, 16, 1, "avx512", _FMA, tiles=True,
+                    in_place=True),
         MicroKernel("fma_bf16", "fma_avx512.h", "FmaBf16", _BF16, _BF16, _F32, 48, 48, 16, 1, "avx512", _FMA),
         MicroKernel("fma_f16", "fma_avx512.h", "FmaF16", _F16, _F16, _F32, 48, 48, 16, 1, "avx512", _FMA, _AMX_F16),
         MicroKernel("fma_f32_s8", "fma_avx512.h", "FmaF32S8", _F32, _S8, _F32, 48, 48, 16, 1, "avx512", _FMA),
@@ -103,7 +107,7 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
         MicroKernel("madd_s8_avx2", "madd_avx2.h", "MaddAvx2S8", _S8, _S8, _S32, 16, 16, 32, 2, "avx2", _AVX2),
         MicroKernel("madd_u8_avx2", "madd_avx2.h", "MaddAvx2U8", _U8, _S8, _S32, 16, 16, 32, 2, "avx2", _AVX2),
         MicroKernel("fma_f32_avx2", "fma_avx2.h", "FmaAvx2F32", _F32, _F32, _F32, 16, 16, 16, 1, "avx2", _AVX2,
-                    tiles=True),
+                    tiles=True, in_place=True),
         MicroKernel("fma_bf16_avx2", "fma_avx2.h", "FmaAvx2Bf16", _BF16, _BF16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
         MicroKernel("fma_f16_avx2", "fma_avx2.h", "FmaAvx2F16", _F16, _F16, _F32, 16, 16, 16, 1, "avx2", _AVX2),
         MicroKernel("fma_f32_s8_avx2", "fma_avx2.h", "FmaAvx2F32S8", _F32, _S8, _F32, 16, 16, 16, 1, "avx2", _AVX2),

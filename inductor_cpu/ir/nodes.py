@@ -63,8 +63,8 @@ class Patches:
 
     image: a view (batch, height, width, channels) with stride 1 along the channels. kernel, stride, padding, dilation:
     of the windows, each (vertical, horizontal); outputs: (rows, columns) of windows in an image; pieces: those of a
-    window that are multiplied one by one, each padded to a step in the packed operand. Padding reads `outside`, which
-    is 0 in images of floats."""
+    window that are multiplied one by one, each padded in the packed operand (`Pieces.depth`). Padding reads `outside`,
+    which is 0 in images of floats."""
 
     image: View
     kernel: tuple[int, int]

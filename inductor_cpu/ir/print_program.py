@@ -131,6 +131,8 @@ def _(value: Patches) -> str:
         windows.append("by tiles")
     elif value.pieces.depthwise:
         windows.append("each channel by itself")
+    elif value.pieces.in_place:
+        windows.append("where they lie")
     elif value.pieces.count > 1:
         windows.append(f"in {value.pieces.count} pieces of {value.pieces.values}")
     return f"windows of {show(value.image)} ({'; '.join(windows)})"

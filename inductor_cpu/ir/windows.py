@@ -1,8 +1,10 @@
 """The pieces in which the windows of a convolution are multiplied.
 
-Where windows overlap, the image is not copied for each of them: a micro kernel reads shifted images
+Where windows overlap, the image is not copied for each of them: micro kernels of AMX read shifted images
 (`templates/gemm/shifted.h`), a piece of the windows at a time. A piece is a pixel of a window or, for few channels, a
-line; in a packed weight each is followed by zeros up to the micro kernel's step.
+line; in a packed weight each is followed by zeros up to the micro kernel's step. Others read windows of few values
+where they lie (`templates/gemm/windows.h`): a piece is a line, followed by zeros up to a whole group of values. They
+copy larger ones (`templates/gemm/patches.h`).
 
 Windows of 3 x 3 neighbours, one at every pixel, are multiplied in tiles of 2 x 2 of them, by 16 products in place of 36
 (`templates/gemm/winograd.h`). The packed weight is G g G^T then, of each 3 x 3 weights g: its pieces are 16 places.
@@ -22,20 +24,42 @@ from inductor_cpu.ir.micro_kernels import MicroKernel, unpack
 #: Lines of a window are packed once for each of its pixels in them: they must save so many steps.
 _STEPS_OF_LINES, _OF_STEPS_OF_PIXELS = 3, 4
 
+#: Bytes of a value -> up to how many of a window are read where they lie, which takes up to half of the time of copied
+#: ones. Larger ones take as long, or a tenth longer: their rows are far apart.
+_MOST_IN_PLACE = {4: 256, 2: 640}
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A convolution as a product: how many windows there are (None: unknown), the pixels of one, the channels of a
+    pixel, the columns of the weight, how much of all windows lies inside of the image, whether they are of 3 x 3
+    neighbours, one at every pixel, and whether other pixels lie between those of a line."""
+
+    rows: int | None
+    pixels: int
+    channels: int
+    columns: int
+    inside: float = 1.0
+    neighbours: bool = False
+    dilated: bool = False
+
 
 @dataclass(frozen=True)
 class Pieces:
     """count: of a window; values: of one; tiles: they are the places of tiles of windows; depthwise: each channel meets
-    its own column only. One piece is the whole window, copied for each unless depthwise."""
+    its own column only; in_place: they are lines, read where they lie. Else one piece is the whole window, copied for
+    each."""
 
     count: int
     values: int
     tiles: bool = False
     depthwise: bool = False
+    in_place: bool = False
 
-    def depth(self, step: int) -> int:
-        """The depth of the packed weight: a piece takes whole steps."""
-        return self.count * self.values if self.count == 1 else self.count * _steps(self.values, step) * step
+    def depth(self, row: MicroKernel) -> int:
+        """The depth of the packed weight of a micro kernel: a piece takes whole steps, or groups where it lies."""
+        whole = row.pair if self.in_place else 1 if self.count == 1 else row.step
+        return self.count * _steps(self.values, whole) * whole
 
 
 def of_each_channel(kernel: Sequence[int]) -> Pieces:
@@ -59,6 +83,8 @@ def pieces_of(
     if row.tiles and are_neighbours(kernel, stride, dilation) and channels % row.step == 0:
         return Pieces(TILE_PLACES, channels, tiles=True)
     pixels, line = kernel[0] * kernel[1], kernel[1] * channels
+    if is_read_in_place(row, Windows(None, pixels, channels, row.columns, dilated=dilation[1] > 1)):
+        return Pieces(kernel[0], line, in_place=True)
     if not row.shifts or all(size <= step for size, step in zip(kernel, stride, strict=True)):
         return Pieces(1, pixels * channels)
     by_line, by_pixel = kernel[0] * _steps(line, row.step), pixels * _steps(channels, row.step)
@@ -67,9 +93,15 @@ def pieces_of(
     return Pieces(pixels, channels)
 
 
+def is_read_in_place(row: MicroKernel, windows: Windows) -> bool:
+    """Whether a micro kernel reads windows where they lie."""
+    few = row.in_place and windows.pixels * windows.channels <= _MOST_IN_PLACE[row.dtype.itemsize]
+    return few and windows.pixels > 1 and not windows.dilated
+
+
 def unpack_windows(row: MicroKernel, packed: torch.Tensor, columns: int, pieces: Pieces) -> torch.Tensor:
     """The (columns, depth) matrix in a packed weight, without the zeros between pieces, of windows and not of tiles."""
-    matrix = unpack(packed, columns, pieces.depth(row.step))
+    matrix = unpack(packed, columns, pieces.depth(row))
     if pieces.tiles:
         return _from_tiles(matrix.reshape(columns, 4, 4, pieces.values)).reshape(columns, -1)
     return matrix.reshape(columns, pieces.count, -1)[..., : pieces.values].reshape(columns, -1)

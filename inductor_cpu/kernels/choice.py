@@ -4,12 +4,14 @@ measurements, of candidates that the caller compiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
 
 from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
+from inductor_cpu.ir.windows import Windows, is_read_in_place
 from inductor_cpu.kernels import linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.blocking import blocking_for
@@ -64,25 +66,14 @@ class ProductChoice:
         decision = self._decide(linear.Shape(rows, inner, columns, dtype, weight or dtype))
         return decision.implementation if decision.implementation in (*MICRO_KERNELS, BY_LOOPS) else None
 
-    def convolution_kernel(
-        self,
-        rows: int | None,
-        window: int,
-        channels: int,
-        columns: int,
-        dtype: torch.dtype,
-        inside: float,
-        neighbours: bool,
-    ) -> str | None:
-        """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy. inside:
-        how much of all windows lies in the image; neighbours: they are of 3 x 3 pixels, one window at each."""
-        by_tiles = neighbours and self._winograd
-        # A linear layer of this shape, which trials would measure, tells nothing of products by tiles.
-        tiling = self._tiling_kernel(rows, window * channels, columns, dtype) if by_tiles else None
-        kernel = tiling or self.micro_kernel(rows, window * channels, columns, dtype)
+    def convolution_kernel(self, windows: Windows, dtype: torch.dtype) -> str | None:
+        """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
+        windows = replace(windows, neighbours=windows.neighbours and self._winograd)
+        # A linear layer of this shape, which trials would measure, tells nothing of tiles, and of windows in place.
+        kernel = self._tiling_kernel(windows, dtype) or self._reading_kernel(windows, dtype)
+        kernel = kernel or self.micro_kernel(windows.rows, windows.pixels * windows.channels, windows.columns, dtype)
         if kernel is None or kernel == BY_LOOPS:
             return None
-        windows = linear.Windows(rows, window, channels, columns, inside, by_tiles)
         wins = linear.wins_convolution(kernel, windows, self._blocking, self._target.features)
         return kernel if wins else None
 
@@ -121,7 +112,7 @@ class ProductChoice:
         shape = linear.Shape(windows, 9 * channels, columns, dtype, dtype)
         usable = usable_micro_kernels(self._target) - {"split_f32"}
         own = linear.own_kernels(shape, usable, self._blocking)[:1]
-        wins = (name for name in own if linear.tiles_pay_per_call(name, linear.Windows(windows, 9, channels, columns)))
+        wins = (name for name in own if linear.tiles_pay_per_call(name, Windows(windows, 9, channels, columns)))
         return next(wins, None)
 
     def notes(self) -> list[str]:
@@ -151,11 +142,19 @@ class ProductChoice:
         """The micro kernels of linears and convolutions."""
         return usable_micro_kernels(self._target) - (frozenset() if self._split_float32 else {"split_f32"})
 
-    def _tiling_kernel(self, rows: int | None, inner: int, columns: int, dtype: torch.dtype) -> str | None:
-        """The micro kernel for a product if it multiplies windows by tiles."""
-        shape = linear.Shape(rows, inner, columns, dtype, dtype)
-        own = linear.own_kernels(shape, self._usable(), self._blocking)[:1]
-        return next((name for name in own if MICRO_KERNELS[name].tiles), None)
+    def _tiling_kernel(self, windows: Windows, dtype: torch.dtype) -> str | None:
+        """The first micro kernel for a convolution if it multiplies its windows by tiles."""
+        own = self._own(windows, dtype, self._usable())
+        return next((name for name in own if linear.tiles_pay(name, windows)), None)
+
+    def _reading_kernel(self, windows: Windows, dtype: torch.dtype) -> str | None:
+        """The first one that does not split floats, if it reads windows where they lie: splitting pays for more."""
+        own = self._own(windows, dtype, self._usable() - {"split_f32"})
+        return next((name for name in own if is_read_in_place(MICRO_KERNELS[name], windows)), None)
+
+    def _own(self, windows: Windows, dtype: torch.dtype, usable: Collection[str]) -> list[str]:
+        shape = linear.Shape(windows.rows, windows.pixels * windows.channels, windows.columns, dtype, dtype)
+        return linear.own_kernels(shape, usable, self._blocking)[:1]
 
     def _decide(self, shape: linear.Shape) -> linear.Decision:
         if shape not in self._decisions:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
+from inductor_cpu.ir.windows import Windows, is_read_in_place
 from inductor_cpu.targets.blocking import Blocking
 
 
@@ -187,26 +188,12 @@ def choose_own(shape: Shape, micro_kernels: Collection[str], blocking: Blocking)
     return None
 
 
-@dataclass(frozen=True)
-class Windows:
-    """A convolution as a product: how many windows there are (None: unknown), the pixels of one, the channels of a
-    pixel, the columns of the weight, how much of all windows lies inside of the image, and whether they may be
-    multiplied by tiles (`ir/windows.py`)."""
-
-    rows: int | None
-    pixels: int
-    channels: int
-    columns: int
-    inside: float = 1.0
-    by_tiles: bool = False
-
-
 def wins_convolution(name: str, windows: Windows, blocking: Blocking, features: Collection[str]) -> bool:
     """Whether a micro kernel beats oneDNN in a convolution. features: of the CPU."""
     if name == "split_f32":
         return splitting_pays(windows.pixels, windows.channels, windows.columns, blocking)
-    if windows.by_tiles and MICRO_KERNELS[name].tiles:
-        return _tiles_pay(windows, MICRO_KERNELS[name].step)
+    if tiles_pay(name, windows) or is_read_in_place(MICRO_KERNELS[name], windows):
+        return True
     if name in _MOST_PIXELS:
         few = (windows.rows or 0) <= _MOST_PIXELS[name]
         return windows.pixels == 1 and (few or windows.channels <= _MOST_CHANNELS)
@@ -215,8 +202,13 @@ def wins_convolution(name: str, windows: Windows, blocking: Blocking, features: 
     return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features
 
 
-def _tiles_pay(windows: Windows, step: int) -> bool:
-    """Whether products by tiles beat oneDNN's windows."""
+def tiles_pay(name: str, windows: Windows) -> bool:
+    """Whether a micro kernel multiplies windows by tiles, and beats oneDNN so."""
+    return MICRO_KERNELS[name].tiles and windows.neighbours and _have_tiles(windows, MICRO_KERNELS[name].step)
+
+
+def _have_tiles(windows: Windows, step: int) -> bool:
+    """Whether 3 x 3 windows are worth multiplying by tiles."""
     enough = windows.channels >= _LEAST_TILED_CHANNELS and windows.columns >= _LEAST_TILED_COLUMNS
     return enough and windows.channels % step == 0
 
@@ -225,7 +217,7 @@ def tiles_pay_per_call(name: str, windows: Windows) -> bool:
     """Whether a micro kernel beats ATen's convolutions of 3 x 3 neighbours even if it packs the weights at each call.
     That, and the sums of their gradients, take the time of so many windows, whatever the channels."""
     enough = windows.rows is None or windows.rows >= _LEAST_TILED_WINDOWS_PER_CALL
-    return enough and MICRO_KERNELS[name].tiles and _tiles_pay(windows, MICRO_KERNELS[name].step)
+    return enough and MICRO_KERNELS[name].tiles and _have_tiles(windows, MICRO_KERNELS[name].step)
 
 
 def choose_per_call(

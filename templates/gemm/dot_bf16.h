@@ -22,6 +22,11 @@ struct DotBf16Products {
     std::memcpy(&pair, a, sizeof(pair));
     return _mm512_set1_epi32(pair);
   }
+  static ICPU_INLINE __m512i spread_first(const bf16* a) {
+    uint16_t value;
+    std::memcpy(&value, a, sizeof(value));
+    return _mm512_set1_epi32(value);
+  }
   static ICPU_INLINE __m512 dot(__m512 sum, __m512i a, __m512i b) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }

@@ -176,6 +176,19 @@ struct Shifted {
   const int64_t* offsets;
 };
 
+// The rows of a block where they lie: their depth comes in parts of `length` values, each of which takes whole groups of a
+// micro kernel's pairs, and has its place, with rows `apart` from each other. from: of the first part, what is multiplied
+// first.
+template <class Element>
+struct Parts {
+  struct Part {
+    const Element* at;
+    int64_t apart;
+  };
+  const Part* part;
+  int64_t from, length;
+};
+
 // Where a step of a block of records is.
 template <class Micro>
 ICPU_INLINE const typename Micro::Element* step_of(const typename Micro::Element* a, int64_t step) {

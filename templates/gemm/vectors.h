@@ -11,6 +11,7 @@
 //   kShifted                       whether the packed A is larger than A by kShift, which the sums must lose again
 //   line(b)                        a vector of groups of B
 //   spread(a)                      one group of A in all lanes
+//   spread_first(a)                optional, for Parts where a group is a pair: the same of one value and zero
 //   dot(sum, a, b)                 sum + the products of both
 #pragma once
 
@@ -65,15 +66,15 @@ struct Vectors {
     }
   };
 
-  template <class Meanwhile>
-  static void block(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
+  template <class Rows, class Meanwhile>
+  static void block(Thread& thread, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
                     Meanwhile& meanwhile) {
     multiply(thread, a, b, c, rows, depth, accumulate, meanwhile);
   }
 
   // The same for the first `width` columns of a panel. Lower blocks are few: they compute whole panels.
-  template <class Meanwhile>
-  static void narrow_block(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t width,
+  template <class Rows, class Meanwhile>
+  static void narrow_block(Thread& thread, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t width,
                            int64_t depth, bool accumulate, Meanwhile& meanwhile) {
     if (rows < kBlock || width > (vectors - 1) * kLanes) {
       return multiply(thread, a, b, c, rows, depth, accumulate, meanwhile);
@@ -88,8 +89,8 @@ struct Vectors {
  private:
   static constexpr int64_t kLinesAtOnce = 16, kLeastPiece = 16;
 
-  template <class Meanwhile>
-  static ICPU_INLINE void multiply(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth,
+  template <class Rows, class Meanwhile>
+  static ICPU_INLINE void multiply(Thread& thread, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t depth,
                                    bool accumulate, Meanwhile& meanwhile) {
     if constexpr (Products::kShifted) {
       if (rows == kBlock && b == thread.of && depth == thread.depth) {
@@ -101,11 +102,65 @@ struct Vectors {
     }(std::make_integer_sequence<int, kBlock>{});
   }
 
+  // The products of one group of each row, in all lanes of value(r), and of a row of groups of B.
+  template <bool known, int R, int V, class Value>
+  static ICPU_INLINE void add_step(Sums (&sum)[R][V], Sums (&shift)[V], const Weight* b, const Value& value) {
+    decltype(Products::line(b)) line[V];
+#pragma GCC unroll 3
+    for (int j = 0; j < V; ++j) line[j] = Products::line(b + kLanes * kPair * j);
+    if constexpr (Products::kShifted && !known) {
+#pragma GCC unroll 3
+      for (int j = 0; j < V; ++j) shift[j] = Products::dot(shift[j], Products::shift(), line[j]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const auto group = value(r);
+#pragma GCC unroll 3
+      for (int j = 0; j < V; ++j) sum[r][j] = Products::dot(sum[r][j], group, line[j]);
+    }
+  }
+
+  // The products of the next of the depth, of B up to `stop`: a and b move on.
+  template <bool known, int R, int V>
+  static ICPU_INLINE void add_products(Sums (&sum)[R][V], Sums (&shift)[V], const Element*& a, const Weight*& b,
+                                       const Weight* stop) {
+#pragma GCC unroll 1
+    for (; b < stop; a += kBlock * kPair, b += kColumns * kPair) {
+      add_step<known>(sum, shift, b, [&](int r) ICPU_INLINE { return Products::spread(a + r * kPair); });
+    }
+  }
+
+  // The same of rows where they lie, a part at a time.
+  template <bool known, int R, int V>
+  static ICPU_INLINE void add_products(Sums (&sum)[R][V], Sums (&shift)[V], Parts<Element>& a, const Weight*& b,
+                                       const Weight* stop) {
+    const int64_t size = round_up(a.length, kPair), whole = a.length / kPair * kPair;
+    while (b < stop) {
+      const int64_t apart = a.part->apart, end = std::min<int64_t>(size, a.from + (stop - b) / kColumns);
+      const Element *at = a.part->at + a.from, *const last = a.part->at + std::min(whole, end);
+      const auto step = [&](const auto& spread) ICPU_INLINE {
+        const Element* row = at;
+        add_step<known>(sum, shift, b, [&](int r) ICPU_INLINE {
+          if (r > 0) row += apart;
+          if (r % 3 == 0) asm("" : "+r"(row));  // else the compiler keeps the places of all rows, for too few registers
+          return spread(row);
+        });
+        b += kColumns * kPair;
+      };
+#pragma GCC unroll 1
+      for (; at < last; at += kPair) step(Products::spread);
+      if constexpr (kPair > 1) {
+        if (whole < end) step(Products::spread_first);
+      }
+      a = end < size ? Parts<Element>{a.part, end, a.length} : Parts<Element>{a.part + 1, 0, a.length};
+    }
+  }
+
   // R rows by V vectors. The loop over the depth stays small, so that it runs from the buffer of decoded instructions; lines
   // of B are fetched between pieces of it: not too many at once, and in few pieces, as each end is a branch mispredicted.
   // known: whether `thread` has what the sums lose.
-  template <int R, int V, bool known, class Meanwhile>
-  static void multiply_rows(Thread& thread, const Element* a, const Weight* b, Sum* c, int64_t depth, bool accumulate,
+  template <int R, int V, bool known, class Rows, class Meanwhile>
+  static void multiply_rows(Thread& thread, const Rows& rows, const Weight* b, Sum* c, int64_t depth, bool accumulate,
                             Meanwhile& meanwhile) {
     const int64_t steps = depth / kPair, lines = meanwhile.lines();
     int64_t piece = steps, lines_of_piece = 0;
@@ -121,26 +176,11 @@ struct Vectors {
 #pragma GCC unroll 3
       for (int j = 0; j < V; ++j) sum[r][j] = Sums{};
     }
+    Rows a = rows;
     const Weight *const first = b, *const end = b + depth * kColumns;
     while (b < end) {
       meanwhile.fetch(lines_of_piece);
-      const Weight* const stop = std::min(b + piece * kPair * kColumns, end);
-#pragma GCC unroll 1
-      for (; b < stop; a += kBlock * kPair, b += kColumns * kPair) {
-        decltype(Products::line(b)) line[V];
-#pragma GCC unroll 3
-        for (int j = 0; j < V; ++j) line[j] = Products::line(b + kLanes * kPair * j);
-        if constexpr (Products::kShifted && !known) {
-#pragma GCC unroll 3
-          for (int j = 0; j < V; ++j) shift[j] = Products::dot(shift[j], Products::shift(), line[j]);
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) {
-          const auto value = Products::spread(a + r * kPair);
-#pragma GCC unroll 3
-          for (int j = 0; j < V; ++j) sum[r][j] = Products::dot(sum[r][j], value, line[j]);
-        }
-      }
+      add_products<known>(sum, shift, a, b, std::min(b + piece * kPair * kColumns, end));
     }
     if constexpr (Products::kShifted && !known && V == vectors) {
       thread.of = first;

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import inductor_cpu
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.windows import Windows
 from inductor_cpu.kernels import linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.blocking import blocking_for
@@ -220,7 +221,7 @@ def skip_unless_own(dtype: torch.dtype) -> None:
     """Skip where oneDNN computes the convolutions of a dtype whose windows have several pixels."""
     target = detect()
     names = [name for name in usable_micro_kernels(target) if MICRO_KERNELS[name].dtype == dtype]
-    windows = linear.Windows(100, 9, 64, 64)
+    windows = Windows(100, 9, 64, 128)
     if not any(linear.wins_convolution(name, windows, blocking_for(target), target.features) for name in names):
         pytest.skip(f"oneDNN computes convolutions of {dtype} on this CPU")
 
@@ -275,10 +276,46 @@ def test_a_convolution_serves_any_batch_and_image(dtype: torch.dtype) -> None:
         check(module, compiled, torch.randn(batch, 32, height, height + 1).to(dtype))
 
 
+#: channels, columns, kernel, stride, padding: those that the first layers of models have, and others of few channels.
+OF_FEW_CHANNELS = [(3, 16, 3, 2, 1), (3, 64, 7, 2, 3), (3, 96, 4, 4, 0), (16, 48, 3, 1, 1), (12, 20, (1, 5), 1, (0, 2))]
+
+
+@pytest.mark.parametrize("dtype", cases([torch.float32, torch.bfloat16], []), ids=str)
+def test_convolutions_over_few_channels_are_one_kernel_with_what_follows(dtype: torch.dtype) -> None:
+    if dtype == torch.bfloat16:
+        skip_unless_own(dtype)
+    torch.manual_seed(0)
+    blocks = Layers(Block(channels, *rest) for channels, *rest in OF_FEW_CHANNELS)
+    prepare(blocks).to(dtype)
+    images = [torch.randn(2, channels, 30, 21).to(dtype) for channels, *_ in OF_FEW_CHANNELS]
+    images[-1] = torch.randn(2, 40, 30, 21).to(dtype)[:, 3:15]  # whose pixels are apart
+    compiled, reports = compile_counted(blocks)
+    check_each(blocks, compiled, images)
+    assert [len(report.externs) for report in reports] == [0]
+
+
+def test_a_convolution_over_few_channels_serves_any_batch_and_image() -> None:
+    torch.manual_seed(0)
+    module = prepare(Block(3, 32, 3, 2, 1)).float()
+    compiled = torch.compile(module, backend="icpu", dynamic=True)
+    for batch, height in ((2, 8), (1, 9), (3, 16), (1, 97)):
+        check(module, compiled, torch.randn(batch, 3, height, height + 1))
+
+
+def test_rows_of_matrices_with_gaps_are_read_in_place() -> None:
+    """Of products with few columns, packed ones for more; the rows of a part of a wider matrix."""
+    torch.manual_seed(0)
+    layers = Layers(nn.Linear(64, columns) for columns in (20, 48, 192, 193))
+    prepare(layers).float()
+    whole = torch.randn(50, 96)
+    compiled, _ = compile_counted(layers)
+    check_each(layers, compiled, [whole[:, 8:72]] * 4)
+
+
 @needs_amx
 @pytest.mark.parametrize(
     ("channels", "columns", "kernel", "own"),
-    [(3, 64, 7, False), (64, 48, 3, False), (64, 64, 3, True), (64, 48, 1, True), (16, 64, 1, False)],
+    [(3, 64, 7, True), (64, 48, 3, False), (64, 64, 3, True), (64, 48, 1, True), (16, 64, 1, False)],
 )
 def test_convolutions_of_floats_are_split_where_that_is_faster(
     channels: int, columns: int, kernel: int, own: bool
@@ -342,7 +379,7 @@ def test_a_product_that_overwrites_its_argument_reads_it_first(dtype: torch.dtyp
         torch.testing.assert_close(changed, step(x))
 
 
-class Windows(nn.Module):
+class OfImage(nn.Module):
     """A linear over windows of 2 x 3 pixels, which are put back into images, and a residual."""
 
     def __init__(self) -> None:
@@ -357,9 +394,9 @@ class Windows(nn.Module):
 @pytest.mark.parametrize(("dynamic", "dtype"), in_turns([False, True], [torch.bfloat16, torch.float32]), ids=str)
 def test_what_permutes_the_rows_of_a_product_is_its_epilogue(dynamic: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    module = prepare(Windows()).to(dtype)
+    module = prepare(OfImage()).to(dtype)
     compiled, reports = compile_counted(module, dynamic=dynamic)
-    exact = Windows().double().requires_grad_(False)
+    exact = OfImage().double().requires_grad_(False)
     exact.load_state_dict(module.state_dict())
     for batch in (1, 3):
         x, image = torch.randn(batch * 20, 6, 32).to(dtype), torch.randn(batch, 8, 15, 48).to(dtype)

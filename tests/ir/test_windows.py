@@ -21,6 +21,18 @@ from inductor_cpu.lower.rules import RULES
 BF16, TILING = MICRO_KERNELS["amx_bf16"], MICRO_KERNELS["fma_f32_avx2"]
 
 
+def packed_by_the_pass(weight: torch.Tensor, name: str) -> torch.Tensor:
+    """A weight of 3 x 3 neighbours as the graph's pass packs it for a micro kernel."""
+    graph, ones = torch.fx.Graph(), (1, 1)
+    given = graph.placeholder("weight")
+    given.meta["val"] = FakeTensorMode().from_tensor(weight)
+    output = graph.output(given)
+    with graph.inserting_before(output):
+        output.args = (pack_windows(graph, given, ones, ones, name),)
+    packed: torch.Tensor = torch.fx.GraphModule({}, graph)(weight)
+    return packed
+
+
 @pytest.mark.parametrize(
     ("kernel", "stride", "channels", "pieces"),
     [
@@ -39,7 +51,48 @@ def test_windows_that_overlap_come_in_pixels_or_lines(
 
 
 def test_a_kernel_that_reads_no_shifted_images_gets_whole_windows() -> None:
-    assert pieces_of(MICRO_KERNELS["dot_bf16"], (3, 3), (1, 1), (1, 1), 64) == Pieces(1, 9 * 64)
+    assert pieces_of(MICRO_KERNELS["fma_f16"], (3, 3), (1, 1), (1, 1), 64) == Pieces(1, 9 * 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel", "dilation", "channels", "pieces"),
+    [
+        ("dot_bf16", (3, 3), (2, 1), 64, Pieces(3, 192, in_place=True)),
+        ("dot_bf16", (3, 3), (1, 1), 80, Pieces(1, 720)),  # so many values take as long when they are copied
+        ("fma_f32", (7, 7), (1, 1), 3, Pieces(7, 21, in_place=True)),
+        ("fma_f32", (3, 3), (1, 1), 40, Pieces(1, 360)),
+        ("fma_f32", (3, 3), (1, 2), 3, Pieces(1, 27)),  # the pixels of a line do not lie side by side
+        ("fma_f32", (1, 1), (1, 1), 64, Pieces(1, 64)),
+        ("fma_f32", (1, 3), (1, 1), 16, Pieces(1, 48, in_place=True)),
+    ],
+)
+def test_lines_of_windows_with_few_values_are_read_in_place(
+    name: str, kernel: tuple[int, int], dilation: tuple[int, int], channels: int, pieces: Pieces
+) -> None:
+    assert pieces_of(MICRO_KERNELS[name], kernel, (1, 1), dilation, channels) == pieces
+
+
+@pytest.mark.parametrize("name", ["dot_bf16", "fma_f32", "fma_f32_avx2"])
+def test_a_convolution_in_place_is_the_one_of_its_windows(name: str) -> None:
+    """Packed by the graph's pass, unpacked by the operator, and by the interpreter of programs: a zero follows 9 values
+    where a micro kernel takes pairs."""
+    row, ones = MICRO_KERNELS[name], (1, 1)
+    x = torch.randn(2, 3, 5, 6).to(row.dtype).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(20, 3, 3, 3).to(row.dtype)
+    packed = packed_by_the_pass(weight, name)
+    assert packed.shape == row.packed_shape(20, 3 * (10 if row.pair == 2 else 9))
+    matrix = unpack_windows(row, packed, 20, Pieces(3, 9, in_place=True))
+    assert torch.equal(matrix, weight.permute(0, 2, 3, 1).reshape(20, -1))
+
+    def convolve(x: torch.Tensor, packed: torch.Tensor) -> tuple[torch.Tensor]:
+        return (PACKED_CONVOLUTION(x, packed, None, None, 20, (3, 3), ones, ones, ones, name),)
+
+    exact = torch.nn.functional.conv2d(x.double(), weight.double(), padding=1)
+    program = lower_graph(make_fx(convolve, tracing_mode="fake")(x, packed), "windows")
+    verify_program(program)
+    assert "where they lie" in show(program)
+    for result in (convolve(x, packed)[0], interpret.run(program, [x, packed])[0]):
+        assert torch.allclose(result.double(), exact, rtol=torch.finfo(row.dtype).eps, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +115,7 @@ def test_a_convolution_by_tiles_is_the_one_of_its_windows() -> None:
     """Packed by the graph's pass, unpacked by the operator, and by the interpreter of programs."""
     x = torch.randn(2, 32, 5, 6).contiguous(memory_format=torch.channels_last)
     weight, ones = torch.randn(20, 32, 3, 3), (1, 1)
-    graph = torch.fx.Graph()
-    given = graph.placeholder("weight")
-    given.meta["val"] = FakeTensorMode().from_tensor(weight)
-    output = graph.output(given)
-    with graph.inserting_before(output):
-        output.args = (pack_windows(graph, given, ones, ones, TILING.name),)
-    packed = torch.fx.GraphModule({}, graph)(weight)
+    packed = packed_by_the_pass(weight, TILING.name)
     assert packed.shape == TILING.packed_shape(20, 16 * 32)
     assert torch.allclose(
         unpack_windows(TILING, packed, 20, Pieces(16, 32, tiles=True)),
@@ -109,7 +156,7 @@ def test_zeros_between_pieces_do_not_come_back() -> None:
     pieces = Pieces(9, 40)
     weight = torch.randn(48, pieces.count, pieces.values).bfloat16()
     padded = torch.nn.functional.pad(weight, (0, 24)).reshape(48, -1)
-    assert padded.shape[1] == pieces.depth(BF16.step)
+    assert padded.shape[1] == pieces.depth(BF16)
     packed = pack(BF16, padded)
     assert torch.equal(unpack_windows(BF16, packed, 48, pieces), weight.reshape(48, -1))
 
@@ -121,7 +168,7 @@ def test_windows_of_bytes_read_a_byte_outside_of_images(name: str) -> None:
     weight = torch.randint(-128, 128, (20, 8, *window), dtype=torch.int8)
     pieces = pieces_of(row, window, how[0], how[2], 8)
     in_pieces = weight.permute(0, 2, 3, 1).reshape(20, pieces.count, pieces.values)
-    zeros = pieces.depth(row.step) // pieces.count - pieces.values
+    zeros = pieces.depth(row) // pieces.count - pieces.values
     packed = pack(row, torch.nn.functional.pad(in_pieces, (0, zeros)).reshape(20, -1))
 
     def convolve(x: torch.Tensor, packed: torch.Tensor) -> tuple[torch.Tensor]:

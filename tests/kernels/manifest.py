@@ -7,7 +7,7 @@ import functools
 import hashlib
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -28,23 +28,28 @@ from inductor_cpu.targets.blocking import blocking_for, definitions
 from inductor_cpu.targets.cpu import ISAS, LEVELS, Target, detect
 from tests.codegen.harness import FUNCTION, addresses_of, available, emulated_machine, target
 
-#: The rows that multiply matrices.
-MATRICES = {name: row for name, row in MICRO_KERNELS.items() if not row.depthwise}
+#: The rows that multiply matrices; those that read the first operand in place also without it, packed.
+MATRICES = {
+    name: row
+    for each in MICRO_KERNELS.values()
+    if not each.depthwise
+    for name, row in (
+        (each.name, replace(each, in_place=False)),
+        *([(f"{each.name} in place", each)] if each.in_place else ()),
+    )
+}
 
 #: What the function of a row does with a block of C: stores it, or max(c * scale + bias, -1) with one rounding to the
 #: type of A (of floats) or to float.
-_CODE = """#include "../gemm/{header}"
+_CODE = """#include "../gemm/in_place.h"
+#include "../gemm/{header}"
 extern "C" int64_t SYMBOL(void* const* p, const int64_t* n) {{
   using Kernel = icpu::gemm::{code};
   const auto* const a = static_cast<const {source}*>(p[0]);
   const auto* const b = static_cast<const {weight}*>(p[1]);
   const auto *const scale = static_cast<const float*>(p[3]), *const bias = static_cast<const float*>(p[4]);
   const int64_t rows = n[0], columns = n[1], depth = n[2], leading = n[3], leading_of_c = n[4];
-  const auto pack = [&](int64_t first, int64_t height, int64_t from, int64_t part, Kernel::Element* out) {{
-    Kernel::pack(a + first * leading + from, leading, height, part, out);
-  }};
-  icpu::gemm::multiply<Kernel>({{rows, columns, depth}}, b, int(n[5]), pack, [&](int64_t row, int64_t height,
-                                                                    int64_t panel, int64_t width, const {total}* c) {{
+  const auto finish = [&](int64_t row, int64_t height, int64_t panel, int64_t width, const {total}* c) {{
     for (int64_t i = 0; i < height; ++i) {{
       for (int64_t j = 0; j < width; ++j) {{
         const int64_t column = panel * Kernel::kColumns + j, at = (row + i) * leading_of_c + column;
@@ -56,10 +61,16 @@ extern "C" int64_t SYMBOL(void* const* p, const int64_t* n) {{
         }}
       }}
     }}
-  }});
+  }};
+  {call}
   return 0;
 }}
 """
+_PACKED = """const auto pack = [&](int64_t first, int64_t height, int64_t from, int64_t part, Kernel::Element* out) {
+    Kernel::pack(a + first * leading + from, leading, height, part, out);
+  };
+  icpu::gemm::multiply<Kernel>({rows, columns, depth}, b, int(n[5]), pack, finish);"""
+_IN_PLACE = "icpu::gemm::multiply_matrix_in_place<Kernel>({rows, columns, depth}, a, leading, b, int(n[5]), finish);"
 
 
 def finished_dtype(row: MicroKernel) -> torch.dtype:
@@ -76,6 +87,7 @@ def source_of(row: MicroKernel) -> KernelSource:
         weight=ELEMENT[row.weight],
         total=ELEMENT[row.total],
         finished=ELEMENT[finished_dtype(row)],
+        call=_IN_PLACE if row.in_place else _PACKED,
     )
     symbol = "icpu_" + hashlib.sha256(code.encode()).hexdigest()[:24]
     return KernelSource(symbol, f"icpu_{row.name}", code.replace("SYMBOL", symbol))
@@ -95,12 +107,12 @@ def machine_of(row: MicroKernel) -> Target | None:
 
 
 @functools.cache
-def _addresses(machine: Target) -> dict[str, int]:
-    """All rows that a machine runs, compiled together; by name."""
-    sources = {row.name: source_of(row) for row in MATRICES.values() if machine_of(row) == machine}
+def _addresses(machine: Target) -> dict[tuple[str, bool], int]:
+    """All rows that a machine runs, compiled together; by name, and whether they read in place."""
+    sources = {(row.name, row.in_place): source_of(row) for row in MATRICES.values() if machine_of(row) == machine}
     toolchain = find_toolchain(sanitize=snapshot().cpp.sanitize)
     addresses = addresses_of(sources.values(), machine, toolchain)
-    return {name: addresses[source.symbol] for name, source in sources.items()}
+    return {key: addresses[source.symbol] for key, source in sources.items()}
 
 
 def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
@@ -144,6 +156,8 @@ def instances_of(row: MicroKernel) -> list[Instance]:
         operands.append(Patches(image, *windows, Pieces(9, 1)))
     if row.tiles:
         operands.append(Patches(image, *windows, Pieces(16, 1, tiles=True)))
+    if row.in_place:
+        operands.append(Patches(image, *windows, Pieces(3, 3, in_place=True)))
     return [instance_of(Product(row.name, a, "b", *around)) for a in operands]
 
 
@@ -176,4 +190,4 @@ def multiply(
     sizes = (*a.shape[:1], *weight.shape, a.stride(0), out.stride(0), threads, int(epilogue is not None))
     machine = machine_of(row)
     assert machine is not None
-    assert FUNCTION(_addresses(machine)[row.name])(pointers, (ctypes.c_int64 * len(sizes))(*sizes)) == 0
+    assert FUNCTION(_addresses(machine)[row.name, row.in_place])(pointers, (ctypes.c_int64 * len(sizes))(*sizes)) == 0

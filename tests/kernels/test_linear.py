@@ -14,11 +14,11 @@ from torch import nn
 import inductor_cpu
 from inductor_cpu.graph.convolution import unsupported_dtype
 from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
+from inductor_cpu.ir.windows import Windows
 from inductor_cpu.kernels.choice import ProductChoice
 from inductor_cpu.kernels.linear import (
     PerCall,
     Shape,
-    Windows,
     candidates,
     choose,
     is_narrow,
@@ -320,13 +320,13 @@ def test_dilated_windows_that_lie_outside_of_the_image_are_left_to_a_library_tha
 def test_windows_of_neighbours_are_tiled_where_channels_and_columns_pay_for_it(
     channels: int, columns: int, pays: bool
 ) -> None:
-    def wins(name: str, by_tiles: bool) -> bool:
-        windows = Windows(3136, 9, channels, columns, by_tiles=by_tiles)
+    def wins(name: str, neighbours: bool) -> bool:
+        windows = Windows(3136, 9, channels, columns, neighbours=neighbours)
         return wins_convolution(name, windows, blocking_for(detect()), ())
 
     for name in ("fma_f32_avx2", "fma_f32"):
-        assert wins(name, True) == pays
-        assert not wins(name, False)
+        assert wins(name, True) == (pays or channels == 16)  # which are read where they lie
+        assert wins(name, False) == (channels == 16)
 
 
 @pytest.mark.parametrize(
@@ -379,12 +379,12 @@ def test_convolutions_by_tiles_are_chosen_without_trials_of_linears() -> None:
         pytest.skip("this CPU has no AVX2")
     trials: Any = NoTrials()
     choice = ProductChoice(machine, split_float32=True, winograd=True, prepack=True, trials=trials)
-    assert choice.convolution_kernel(3136, 9, 64, 64, torch.float32, 1.0, True) == "fma_f32_avx2"
+    assert choice.convolution_kernel(Windows(3136, 9, 64, 64, neighbours=True), torch.float32) == "fma_f32_avx2"
 
 
 def test_the_choice_for_a_graph_knows_how_much_of_its_windows_lies_inside() -> None:
     choice = ProductChoice(detect(), split_float32=True, winograd=True, prepack=True, trials=None)
-    kernels = [choice.convolution_kernel(4225, 9, 512, 256, torch.bfloat16, share, False) for share in (1.0, 0.5)]
+    kernels = [choice.convolution_kernel(Windows(4225, 9, 512, 256, share), torch.bfloat16) for share in (1.0, 0.5)]
     if kernels[0] != "dot_bf16":
         pytest.skip("another kernel, or a library, multiplies bf16 on this CPU")
     assert kernels == ["dot_bf16", None]

@@ -96,7 +96,7 @@ def test_sums_over_windows_are_exact_whatever_is_outside(kernel: str, name: str)
     weight = torch.randint(-128, 128, (columns, *window, channels), dtype=torch.int8)
     pieces = pieces_of(row, window, stride, dilation, channels)
     in_pieces = weight.reshape(columns, pieces.count, pieces.values)
-    padded = F.pad(in_pieces, (0, pieces.depth(row.step) // pieces.count - pieces.values)).reshape(columns, -1)
+    padded = F.pad(in_pieces, (0, pieces.depth(row) // pieces.count - pieces.values)).reshape(columns, -1)
     packed, lines = pack(row, padded), pieces.count not in (1, window[0] * window[1])
     for outside in (0, limits.min, limits.max, 5):
         down, across = padding
