@@ -74,8 +74,7 @@ class ProductChoice:
         kernel = kernel or self.micro_kernel(windows.rows, windows.pixels * windows.channels, windows.columns, dtype)
         if kernel is None or kernel == BY_LOOPS:
             return None
-        wins = linear.wins_convolution(kernel, windows, self._blocking, self._target.features)
-        return kernel if wins else None
+        return kernel if self._wins(kernel, windows) else None
 
     def depthwise_kernel(self, dtype: torch.dtype, uses: float) -> str | None:
         """The micro kernel that computes a convolution of each channel by itself, or `BY_LOOPS`; None for oneDNN. uses:
@@ -148,9 +147,14 @@ class ProductChoice:
         return next((name for name in own if linear.tiles_pay(name, windows)), None)
 
     def _reading_kernel(self, windows: Windows, dtype: torch.dtype) -> str | None:
-        """The first one that does not split floats, if it reads windows where they lie: splitting pays for more."""
-        own = self._own(windows, dtype, self._usable() - {"split_f32"})
+        """The first one if it reads windows where they lie; the next one where to split floats does not pay."""
+        own = self._own(windows, dtype, self._usable())
+        if own == ["split_f32"] and not self._wins(own[0], windows):
+            own = self._own(windows, dtype, self._usable() - {"split_f32"})
         return next((name for name in own if is_read_in_place(MICRO_KERNELS[name], windows)), None)
+
+    def _wins(self, name: str, windows: Windows) -> bool:
+        return linear.wins_convolution(name, windows, self._blocking, self._target.features)
 
     def _own(self, windows: Windows, dtype: torch.dtype, usable: Collection[str]) -> list[str]:
         shape = linear.Shape(windows.rows, windows.pixels * windows.channels, windows.columns, dtype, dtype)

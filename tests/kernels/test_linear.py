@@ -382,6 +382,24 @@ def test_convolutions_by_tiles_are_chosen_without_trials_of_linears() -> None:
     assert choice.convolution_kernel(Windows(3136, 9, 64, 64, neighbours=True), torch.float32) == "fma_f32_avx2"
 
 
+def test_floats_of_windows_are_split_where_that_pays_and_else_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inductor_cpu.kernels.usable._amx_permitted", lambda: True)
+    level = next(isa for isa in ISAS if isa.name == "avx512")
+    features = detect().features | level.needs | {"avx512f", "amx_tile", "amx_bf16"}
+    machine = replace(detect(), isa=level, features=features)
+    choice = ProductChoice(machine, split_float32=True, winograd=True, prepack=True, trials=None)
+    kernels = {
+        windows: choice.convolution_kernel(windows, torch.float32)
+        for windows in (
+            Windows(784, 3, 64, 64),
+            Windows(784, 3, 64, 48),
+            Windows(12544, 49, 3, 64),
+            Windows(784, 25, 64, 48),
+        )
+    }
+    assert list(kernels.values()) == ["split_f32", "fma_f32", "fma_f32", None]
+
+
 def test_the_choice_for_a_graph_knows_how_much_of_its_windows_lies_inside() -> None:
     choice = ProductChoice(detect(), split_float32=True, winograd=True, prepack=True, trials=None)
     kernels = [choice.convolution_kernel(Windows(4225, 9, 512, 256, share), torch.bfloat16) for share in (1.0, 0.5)]
