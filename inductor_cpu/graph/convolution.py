@@ -40,7 +40,7 @@ from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
 from inductor_cpu.ir.micro_kernels import BY_LOOPS
 from inductor_cpu.ir.operators import PACKED_INT_CONVOLUTION
-from inductor_cpu.ir.windows import Windows, are_neighbours
+from inductor_cpu.ir.windows import Windows, are_apart, are_neighbours
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -169,7 +169,8 @@ def _windows(conv: fx.Node) -> Windows:
     neighbours = are_neighbours(kernel.shape[2:], pair(stride), pair(dilation))
     columns, channels = kernel.shape[:2]
     dilated = pair(dilation)[1] > 1
-    return Windows(known, kernel.shape[2:].numel(), channels, columns, share_inside(conv), neighbours, dilated)
+    apart = are_apart(kernel.shape[2:], pair(stride), pair(dilation))
+    return Windows(known, kernel.shape[2:].numel(), channels, columns, share_inside(conv), neighbours, dilated, apart)
 
 
 def share_inside(conv: fx.Node) -> float:

@@ -33,7 +33,7 @@ _MOST_IN_PLACE = {4: 256, 2: 640}
 class Windows:
     """A convolution as a product: how many windows there are (None: unknown), the pixels of one, the channels of a
     pixel, the columns of the weight, how much of all windows lies inside of the image, whether they are of 3 x 3
-    neighbours, one at every pixel, and whether other pixels lie between those of a line."""
+    neighbours, one at every pixel, whether other pixels lie between those of a line, and whether no pixel is in two."""
 
     rows: int | None
     pixels: int
@@ -42,6 +42,7 @@ class Windows:
     inside: float = 1.0
     neighbours: bool = False
     dilated: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,15 +77,20 @@ def are_neighbours(kernel: Sequence[int], stride: Sequence[int], dilation: Seque
     return (*kernel, *stride, *dilation) == (3, 3, 1, 1, 1, 1)
 
 
+def are_apart(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> bool:
+    """Whether no pixel is in two windows, as in patches of images."""
+    return max(dilation) == 1 and all(size <= step for size, step in zip(kernel, stride, strict=True))
+
+
 def pieces_of(
     row: MicroKernel, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], channels: int
 ) -> Pieces:
     """How a micro kernel wants the windows of a convolution. kernel, stride, dilation: (vertical, horizontal)."""
-    if row.tiles and are_neighbours(kernel, stride, dilation) and channels % row.step == 0:
-        return Pieces(TILE_PLACES, channels, tiles=True)
     pixels, line = kernel[0] * kernel[1], kernel[1] * channels
     if is_read_in_place(row, Windows(None, pixels, channels, row.columns, dilated=dilation[1] > 1)):
         return Pieces(kernel[0], line, in_place=True)
+    if row.tiles and are_neighbours(kernel, stride, dilation) and channels % row.step == 0:
+        return Pieces(TILE_PLACES, channels, tiles=True)
     if not row.shifts or all(size <= step for size, step in zip(kernel, stride, strict=True)):
         return Pieces(1, pixels * channels)
     by_line, by_pixel = kernel[0] * _steps(line, row.step), pixels * _steps(channels, row.step)

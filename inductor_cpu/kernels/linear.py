@@ -163,9 +163,9 @@ _LEAST_TILED_CHANNELS, _LEAST_TILED_COLUMNS = 32, 16
 
 _LEAST_TILED_WINDOWS_PER_CALL = 128
 
-#: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, and start sooner, which
-#: small images gain by: up to how many windows. On AVX2 oneDNN is up to a fifth faster from 56 x 56 windows on, but for
-#: few channels.
+#: The micro kernels that are as fast as oneDNN where a window is one pixel, as a linear layer, or no pixel is in two of
+#: them, and start sooner, which small images gain by: up to how many windows of one pixel. On AVX2 oneDNN is up to a
+#: fifth faster from 56 x 56 windows on, but for few channels.
 _MOST_PIXELS: Mapping[str, float] = {"fma_f32": math.inf, "fma_f32_avx2": 800}
 _MOST_CHANNELS = 128
 
@@ -195,8 +195,10 @@ def wins_convolution(name: str, windows: Windows, blocking: Blocking, features: 
     if tiles_pay(name, windows) or is_read_in_place(MICRO_KERNELS[name], windows):
         return True
     if name in _MOST_PIXELS:
+        if windows.pixels > 1:
+            return windows.apart
         few = (windows.rows or 0) <= _MOST_PIXELS[name]
-        return windows.pixels == 1 and (few or windows.channels <= _MOST_CHANNELS)
+        return few or windows.channels <= _MOST_CHANNELS
     if windows.inside < _LEAST_INSIDE.get(name, 0.0):
         return False
     return name in _CONVOLUTIONS and _CONVOLUTIONS[name] not in features

@@ -94,13 +94,16 @@ def test_a_convolution_of_low_precision_is_ours_before_tiles(level: str, dtype: 
     ("level", "kernel", "channels", "height", "own"),
     [
         ("avx512", 1, 144, 40, True),
-        ("avx512", 3, 24, 9, False),
+        ("avx512", 3, 24, 9, True),
+        ("avx512", 3, 40, 9, False),
         ("avx2", 1, 144, 9, True),
         ("avx2", 1, 24, 40, True),
         ("avx2", 1, 144, 40, False),
+        ("avx2", 3, 24, 9, True),
+        ("avx2", 3, 40, 9, False),
     ],
 )
-def test_a_convolution_of_floats_is_ours_where_windows_are_pixels_and_for_avx2_they_or_their_channels_few(
+def test_a_convolution_of_floats_is_ours_where_windows_have_few_values_or_a_pixel_and_for_avx2_these_are_few(
     level: str, kernel: int, channels: int, height: int, own: bool
 ) -> None:
     require({"avx512": "fma_f32", "avx2": "fma_f32_avx2"}[level], level)

@@ -61,6 +61,7 @@ def test_a_kernel_that_reads_no_shifted_images_gets_whole_windows() -> None:
         ("dot_bf16", (3, 3), (1, 1), 80, Pieces(1, 720)),  # so many values take as long when they are copied
         ("fma_f32", (7, 7), (1, 1), 3, Pieces(7, 21, in_place=True)),
         ("fma_f32", (3, 3), (1, 1), 40, Pieces(1, 360)),
+        ("fma_f32", (3, 3), (1, 1), 16, Pieces(3, 48, in_place=True)),  # for tiles channels are too few
         ("fma_f32", (3, 3), (1, 2), 3, Pieces(1, 27)),  # the pixels of a line do not lie side by side
         ("fma_f32", (1, 1), (1, 1), 64, Pieces(1, 64)),
         ("fma_f32", (1, 3), (1, 1), 16, Pieces(1, 48, in_place=True)),

@@ -400,6 +400,13 @@ def test_floats_of_windows_are_split_where_that_pays_and_else_read_in_place(monk
     assert list(kernels.values()) == ["split_f32", "fma_f32", "fma_f32", None]
 
 
+def test_patches_of_images_are_ours_and_windows_that_overlap_a_library_s() -> None:
+    for name in ("fma_f32", "fma_f32_avx2"):
+        for apart in (True, False):
+            windows = Windows(784, 4, 192, 384, apart=apart)
+            assert wins_convolution(name, windows, blocking_for(detect()), ()) == apart
+
+
 def test_the_choice_for_a_graph_knows_how_much_of_its_windows_lies_inside() -> None:
     choice = ProductChoice(detect(), split_float32=True, winograd=True, prepack=True, trials=None)
     kernels = [choice.convolution_kernel(Windows(4225, 9, 512, 256, share), torch.bfloat16) for share in (1.0, 0.5)]
