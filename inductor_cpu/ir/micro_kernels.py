@@ -20,8 +20,8 @@ class MicroKernel:
     one packed; total: of the sums; isa: the instruction set that its kernels are compiled for; needs: features of the
     CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster; shifts, tiles: it multiplies shifted
     images, windows of 3 x 3 by tiles of 2 x 2 windows (`ir/windows.py`); converts: it converts the packed operand
-    first, which many rows pay for; in_place: it reads windows of few values where they lie; depthwise: it convolves
-    each channel by itself, and multiplies no matrices."""
+    first, which many rows pay for; in_place: it reads windows of few values, and rows that meet few panels, where they
+    lie; depthwise: it convolves each channel by itself, and multiplies no matrices."""
 
     name: str
     header: str

@@ -12,7 +12,7 @@ namespace icpu::gemm {
 template <class T>
 using Find = Callback<int64_t, int64_t, int64_t, typename Parts<T>::Part*>;
 
-// What all blocks have: parts of `length` values, and pixels or rows of so many bytes.
+// What all blocks have: `count` parts of `length` values each, and so many bytes of memory that these lie in.
 struct PartsOfBlock {
   int64_t count, length, bytes;
 };

@@ -31,6 +31,7 @@ class WindowsInPlace {
 
   int64_t rows() const { return lines_ * line_; }
 
+  // The pixels under a block that are not under the blocks above it, twice: lines above stay in the cache, too.
   PartsOfBlock parts() const {
     const int64_t bytes = p_.channels * int64_t(sizeof(T)), pixels = kBlock * p_.stride_y * p_.stride_x;
     return {p_.kernel_y, p_.kernel_x * p_.channels, 2 * pixels * bytes};
