@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from inductor_cpu.graph.by_loops import convolve_by_loops
 from inductor_cpu.graph.edit import (
     StrideSpreader,
     add,
@@ -124,9 +125,11 @@ def _replace(
     depthwise_kernel: DepthwiseChoice,
 ) -> str | None:
     """Put what computes it into its place: a micro kernel, loops or oneDNN; the reason why none of them can."""
-    own = micro_kernel(_windows(conv), fake(conv).dtype) if is_matrix_product(conv) else None
+    own = _product_choice(conv, micro_kernel) if is_matrix_product(conv) else None
     alone = _depthwise_choice(conv, depthwise_kernel) if is_depthwise(conv) else None
-    if own is not None:
+    if own == BY_LOOPS:
+        convolve_by_loops(graph, conv, spreader)
+    elif own is not None:
         use_micro_kernel_for_convolution(graph, conv, own, spreader)
     elif alone == BY_LOOPS:
         use_loops_for_depthwise(graph, conv, spreader)
@@ -137,6 +140,14 @@ def _replace(
     else:
         _pack(graph, conv, spreader)
     return None
+
+
+def _product_choice(conv: fx.Node, micro_kernel: ConvolutionKernelChoice) -> str | None:
+    """Who computes a convolution that is one product; None for oneDNN. Loops go over all the pixels, one by one."""
+    own = micro_kernel(_windows(conv), fake(conv).dtype)
+    stride, padding = args_of(conv)[3:5]
+    all_pixels = pair(stride) == [1, 1] and pair(padding) == [0, 0]
+    return own if own != BY_LOOPS or all_pixels else None
 
 
 def _depthwise_choice(conv: fx.Node, depthwise_kernel: DepthwiseChoice) -> str | None:

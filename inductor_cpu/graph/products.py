@@ -74,7 +74,7 @@ def use_micro_kernel_for_convolution(graph: fx.Graph, conv: fx.Node, name: str, 
         value = channels_last(fake(conv))
         return add(graph, PACKED_CONVOLUTION, x, packed, scale, bias, columns, kernel, *pairs, name, value=value)
 
-    _replace_convolution(graph, conv, build, spreader)
+    replace_convolution(graph, conv, build, spreader)
 
 
 def int_convolution(graph: fx.Graph, conv: fx.Node, x: fx.Node, weight: fx.Node, outside: int, name: str) -> fx.Node:
@@ -122,7 +122,7 @@ def use_loops_for_depthwise(graph: fx.Graph, conv: fx.Node, spreader: StrideSpre
         )  # fmt: skip
         return add(graph, DEPTHWISE_CONVOLUTION, x, taps, scale, bias, *pairs, value=channels_last(fake(conv)))
 
-    _replace_convolution(graph, conv, build, spreader)
+    replace_convolution(graph, conv, build, spreader)
 
 
 def use_micro_kernel_for_depthwise(graph: fx.Graph, conv: fx.Node, name: str, spreader: StrideSpreader) -> None:
@@ -136,7 +136,7 @@ def use_micro_kernel_for_depthwise(graph: fx.Graph, conv: fx.Node, name: str, sp
         operands = x, pack(graph, taps, name), scale, bias, kernel, *pairs, name
         return add(graph, PACKED_DEPTHWISE_CONVOLUTION, *operands, value=channels_last(fake(conv)))
 
-    _replace_convolution(graph, conv, build, spreader)
+    replace_convolution(graph, conv, build, spreader)
 
 
 def _in_pieces(graph: fx.Graph, weight: fx.Node, pieces: Pieces, micro: MicroKernel) -> fx.Node:
@@ -154,7 +154,7 @@ def pair(values: Any) -> list[int]:
     return [int(v) for v in (list(values) * 2)[:2]]
 
 
-def _replace_convolution(
+def replace_convolution(
     graph: fx.Graph,
     conv: fx.Node,
     build: Callable[[fx.Node, fx.Node | None, Any], fx.Node],

@@ -67,14 +67,15 @@ class ProductChoice:
         return decision.implementation if decision.implementation in (*MICRO_KERNELS, BY_LOOPS) else None
 
     def convolution_kernel(self, windows: Windows, dtype: torch.dtype) -> str | None:
-        """The micro kernel that computes a convolution; None for oneDNN, where folded weights cost no accuracy."""
+        """The micro kernel that computes a convolution, or `BY_LOOPS` where a window is one pixel; None for oneDNN,
+        where folded weights cost no accuracy."""
         windows = replace(windows, neighbours=windows.neighbours and self._winograd)
         # A linear layer of this shape, which trials would measure, tells nothing of tiles, and of windows in place.
         kernel = self._tiling_kernel(windows, dtype) or self._reading_kernel(windows, dtype)
         kernel = kernel or self.micro_kernel(windows.rows, windows.pixels * windows.channels, windows.columns, dtype)
-        if kernel is None or kernel == BY_LOOPS:
-            return None
-        return kernel if self._wins(kernel, windows) else None
+        if kernel == BY_LOOPS:
+            return kernel if windows.pixels == 1 else None
+        return kernel if kernel is not None and self._wins(kernel, windows) else None
 
     def depthwise_kernel(self, dtype: torch.dtype, uses: float) -> str | None:
         """The micro kernel that computes a convolution of each channel by itself, or `BY_LOOPS`; None for oneDNN. uses:

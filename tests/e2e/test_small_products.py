@@ -48,6 +48,58 @@ def test_a_narrow_linear_is_one_kernel_with_what_follows(size: tuple[int, int, i
     assert [len(report.kernels) for report in reports] == [1]
 
 
+class Gate(nn.Module):
+    """Squeeze and excite: a factor for each channel, of the means of all."""
+
+    def __init__(self, channels: int, squeezed: int) -> None:
+        super().__init__()
+        self.squeeze, self.norm = nn.Conv2d(channels, squeezed, 1), nn.BatchNorm2d(squeezed)
+        self.excite = nn.Conv2d(squeezed, channels, 1, bias=False)
+        nn.init.normal_(self.norm.running_mean, 0, 0.1)
+        nn.init.uniform_(self.norm.running_var, 0.5, 1.5)
+        nn.init.normal_(self.norm.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = nn.functional.silu(self.norm(self.squeeze(x.mean((2, 3), keepdim=True))))
+        return x * self.excite(gate).sigmoid()
+
+
+@pytest.mark.parametrize(("batch", "dtype"), in_turns([1, 3], [torch.float32, torch.bfloat16]), ids=str)
+@torch.no_grad()
+def test_a_gate_over_few_channels_calls_no_library(batch: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(batch)
+    gate, x = Gate(96, 4).to(dtype).eval(), torch.randn(batch, 96, 7, 9, dtype=dtype)
+    compiled, reports = compile_counted(gate, dynamic=False)
+    actual, eager = compiled(x), gate(x)
+    check(actual, eager, gate.double()(x.double()), x.abs().float())
+    assert no_library(reports)
+
+
+SINGLE_PIXELS = [
+    (nn.Conv2d(8, 24, 1, bias=False), 0),
+    (nn.Conv2d(8, 24, 1, stride=2), 1),
+    (nn.Conv2d(8, 24, 1, padding=1), 1),
+    (nn.Conv2d(70, 1, 1), 0),
+    (nn.Conv2d(1, 24, 1), 0),
+    (nn.Conv2d(64, 8, 3), 1),
+]
+
+
+@torch.no_grad()
+def test_single_pixels_of_few_channels_are_loops_where_none_is_left_out_or_added() -> None:
+    """A convolution is a call of oneDNN where it has strides, pixels outside of the image, or larger windows."""
+    torch.manual_seed(0)
+    counts = []
+    for conv, _ in SINGLE_PIXELS:
+        model, x = nn.Sequential(conv, nn.Flatten()).eval(), torch.randn(2, conv.in_channels, 9, 7)
+        compiled, reports = compile_counted(model, dynamic=False)
+        actual, eager = compiled(x), model(x)
+        terms = nn.functional.conv2d(x.abs(), conv.weight.abs(), None, conv.stride, conv.padding).flatten(1)
+        check(actual, eager, model.double()(x.double()), terms)
+        counts.append(sum(len(report.externs) for report in reports))
+    assert counts == [calls for _, calls in SINGLE_PIXELS]
+
+
 @torch.no_grad()
 def test_a_narrow_weight_that_changes_is_read_again() -> None:
     model, x = nn.Linear(20, 3).eval(), torch.randn(9, 20)
