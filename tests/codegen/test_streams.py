@@ -77,6 +77,20 @@ def test_a_processor_that_follows_runs_is_asked_only_for_what_lies_elsewhere() -
     assert [bool(found.loops) for found in ahead(from_models("window_reverse"), runs=False)] == [True]
 
 
+@pytest.mark.parametrize(("rows", "columns", "asks"), [(32, 1 << 16, True), (31, 1 << 16, False), (64, 1 << 15, False)])
+def test_a_run_out_of_memory_is_asked_for_beside_what_is_read_again(rows: int, columns: int, asks: bool) -> None:
+    """8 MB beside 256 KB; less of the run; less of the other."""
+
+    def scaled(x: torch.Tensor, again: torch.Tensor) -> torch.Tensor:
+        return x * again
+
+    (kernel,) = kernels(schedule_of(lower(scaled, torch.empty(rows, columns), torch.empty(columns))))
+    found = plan_ahead(Facts(kernel), 1, runs=False)
+    assert [(kernel.body[k].index[0].symbols == {*kernel.outer}, ahead) for k, ahead in found.items()] == (
+        [(True, Ahead(512))] if asks else []
+    )
+
+
 @pytest.mark.parametrize(
     ("cpu_name", "avx512", "follows"),
     [("AMD EPYC", True, True), ("AMD EPYC", False, False), ("Intel(R) Xeon(R)", True, False)],
