@@ -14,7 +14,8 @@ follows; on one without AVX-512 (Zen 3) the same kernels are up to 1.5 times as 
 do not find their way through gaps, to tables, to tiles, or to a row so long that its second pass delays
 the next. Nor are they in time for a run out of memory while other operands come out of the second-level cache again and
 again, as the sines and cosines of a rotary embedding do: on that EPYC 16 MB beside 1 MB of these took 1.15 to 1.5 times
-as long unless asked for, but 4 MB, which were in the last cache, 0.8 to 0.9 times.
+as long unless asked for, but 4 MB, which were in the last cache, 0.8 to 0.9 times. Where rows jump, to compute where
+they will be takes as long as to copy them: 1.2 to 10 MB took 1.3 to 1.7 times as long if asked for, 19 MB 0.8 to 0.9.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ STREAM_BYTES = 1 << 20
 
 #: A run of so many bytes comes out of memory, and operands of so many that are read again are not in the first cache.
 LONG_RUN_BYTES, AGAIN_BYTES = 8 << 20, 256 << 10
+
+#: Rows that jump are asked for from so many bytes on if the processor does well alone.
+JUMPS_BYTES = 16 << 20
 
 #: What a pass over the inner loops reads and a later pass finds in the cache.
 PASS_BYTES = 512 << 10
@@ -104,7 +108,8 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
             heaviest = max(readers, key=lambda number: (facts.arithmetic(passes[number]), number))
             found[access] = Ahead(distance, heaviest, _row_bytes(facts, access, units) > FAR_BYTES)
             continue
-        if tables and (rows_on := _rows_on(facts, access)) is not None:
+        rows_on = _rows_on(facts, access) if tables and (runs or _bytes(facts, access) >= JUMPS_BYTES) else None
+        if rows_on is not None:
             found[access] = Ahead(rows_on, _first_reader(passes, access), loops=_deciding_loops(facts, rows_on))
             continue
         distance = _distance(facts, access, units, runs or _is_beside_others(facts, access))

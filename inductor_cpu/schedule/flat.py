@@ -179,14 +179,9 @@ def _merge_pair(nest: LoopNest, outer: Sym, inner: Sym, name: str) -> tuple[Loop
     symbol = loop_var(name, outer.size * inner.size)
     split = {outer: of(symbol) // inner.size, inner: of(symbol) % inner.size}
     for expr in exprs:
-        if _functions(recombine(expr.substitute(split))) > _functions(expr):
+        if recombine(expr.substitute(split)).function_count > expr.function_count:
             return None
     return substitute_loops(nest, split), symbol
-
-
-def _functions(expr: Expr) -> int:
-    """How many quotients, remainders and bounds are in an expression, those within others included."""
-    return len(expr.functions) + sum(_functions(arg) for function in expr.functions for arg in function.args)
 
 
 def _may_merge(expr: Expr, outer: Sym, inner: Sym) -> bool:

@@ -34,6 +34,9 @@ D0, D1, D2 = loop_var("d0", 6), loop_var("d1", 4), loop_var("d2", of(S0))
 CHECKED, FREE = value_symbol(7, of(S1) * 2), value_symbol(8, None)
 SYMBOLS = (S0, S1, D0, D1, D2, CHECKED, FREE)
 
+#: The place of a pixel among windows of 7 x 7 that were rolled.
+ROLLED = (of(FREE) + 53) % 56 // 7 * 7 + (of(CHECKED) + 4) % 7
+
 #: An expression as a tree that is not simplified: (op, left, right), a symbol or an int.
 Tree = object
 
@@ -180,6 +183,7 @@ def test_equal_polynomials_are_equal_values_in_any_order() -> None:
         (recombine(of(FREE) // 4 * 4 + of(FREE) % 4), of(FREE)),
         (recombine(of(FREE) // 4 * 12 + of(FREE) % 4 * 3), of(FREE) * 3),
         (recombine(of(FREE) // 14 * 14 + of(FREE) % 14 // 2 * 2 + of(FREE) % 2), of(FREE)),
+        (recombine(ROLLED // 8 * 56 + ROLLED % 8 * 7), ROLLED * 7),
     ],
 )
 def test_reshapes_and_views_cancel(expr: Expr, simple: Expr) -> None:

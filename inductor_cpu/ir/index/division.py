@@ -145,7 +145,7 @@ def recombine(expr: Expr) -> Expr:
             d = atom.args[1]
             for x in _dividends(expr, atom):
                 candidate = rest - scale * d * floordiv(x, d) + scale * x
-                if len(candidate.functions) < len(expr.functions):
+                if candidate.function_count < expr.function_count:
                     expr, changed = candidate, True
                     break
             if changed:

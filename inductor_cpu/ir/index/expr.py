@@ -91,6 +91,11 @@ class Expr:
             self._functions = frozenset(a for monomial, _ in self.terms for a in monomial if isinstance(a, Func))
         return self._functions
 
+    @property
+    def function_count(self) -> int:
+        """How many quotients, remainders and bounds it has, those within others included."""
+        return len(self.functions) + sum(arg.function_count for function in self.functions for arg in function.args)
+
     def coefficient(self, symbol: Sym) -> Expr | None:
         """c such that self = c * symbol + rest and neither c nor rest depends on symbol; None if not affine in it."""
         if symbol not in self.symbols:
