@@ -59,6 +59,9 @@ PASS_BYTES = 512 << 10
 #: Rows of more bytes are asked for into the second-level cache: the first one has no place for a row ahead.
 FAR_BYTES = 16 << 10
 
+#: A first-level cache has so many places for lines whose addresses differ by multiples of so many bytes.
+WAYS, WAY_BYTES = 8, 4 << 10
+
 #: Rows of results of products that lie in pages of their own.
 LONG_ROW_BYTES = 4 << 10
 
@@ -112,9 +115,9 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
         if rows_on is not None:
             found[access] = Ahead(rows_on, _first_reader(passes, access), loops=_deciding_loops(facts, rows_on))
             continue
-        distance = _distance(facts, access, units, runs or _is_beside_others(facts, access))
-        if distance is not None:
-            found[access] = Ahead(distance)
+        further = _further(facts, access, units, runs or _is_beside_others(facts, access))
+        if further is not None:
+            found[access] = further
     return found
 
 
@@ -307,9 +310,9 @@ def _row_bytes(facts: Facts, access: int, units: int) -> float:
     return math.inf if points is None else points * block * facts.itemsize(access)
 
 
-def _distance(facts: Facts, access: int, units: int, runs: bool) -> int | None:
-    """Some AHEAD_BYTES on the way of the loops: along a run of neighbours, if these are asked for, or as many runs
-    on."""
+def _further(facts: Facts, access: int, units: int, runs: bool) -> Ahead | None:
+    """Some AHEAD_BYTES on the way of the loops: along a run of neighbours, if these are asked for, or as many runs on,
+    which loads ask for into the second-level cache where the first one has no place for all of them."""
     kernel = facts.kernel
     address, itemsize, vector = facts.address(access), facts.itemsize(access), kernel.vector.loop
     assert vector is not None
@@ -325,10 +328,11 @@ def _distance(facts: Facts, access: int, units: int, runs: bool) -> int | None:
         # An access that has a part of the vectorized loop goes on in less than that.
         gaps = gaps or not 0 < stride <= run
         if gaps and _long_enough(loop, steps):
-            return steps * stride
+            meet = steps >= WAYS and stride * itemsize % WAY_BYTES == 0
+            return Ahead(steps * stride, far=meet and access >= 0)
         size = _size(loop)  # all of the loop is near: the next one out decides
         run = None if size is None else run * size
-    return AHEAD_BYTES // itemsize if runs and not gaps else None
+    return Ahead(AHEAD_BYTES // itemsize) if runs and not gaps else None
 
 
 def _long_enough(loop: Sym, steps: int) -> bool:

@@ -124,6 +124,24 @@ def test_columns_are_asked_for_some_rows_down() -> None:
     assert ahead(facts) == [Ahead(768 * 2048 // (vertical_units(facts) * 64))]
 
 
+@pytest.mark.parametrize(("dtype", "columns", "far"), [(BF16, 4096, True), (BF16, 768, False), (F32, 4096, False)])
+def test_rows_that_meet_in_the_first_cache_are_asked_for_into_the_second(
+    dtype: torch.dtype, columns: int, far: bool
+) -> None:
+    """Eight rows of bf16 that are 8 KB apart would take all the places of a line. Of floats, four are asked for."""
+    (kernel,) = kernels(schedule_of(lower(lambda x: x.sum(0), torch.empty(4099, columns, dtype=dtype))))
+    facts = Facts(kernel)
+    steps = 2048 // (vertical_units(facts) * kernel.vector.lanes * dtype.itemsize)
+    assert ahead(facts, runs=False) == [Ahead(steps * columns, far=far)]
+
+
+def test_results_that_meet_in_the_first_cache_are_asked_for_to_write() -> None:
+    (kernel,) = kernels(schedule_of(lower(lambda x: x.softmax(0), torch.empty(1024, 2048, dtype=BF16))))
+    facts = Facts(kernel)
+    found = plan_ahead(facts, vertical_units(facts))
+    assert {access < 0: asked.far for access, asked in found.items()} == {False: True, True: False}
+
+
 def test_pieces_of_rows_are_asked_for_in_the_order_of_the_loops() -> None:
     assert ahead(from_models("split_heads")) == [Ahead(8 * 3 * 768), Ahead(512)]
 
