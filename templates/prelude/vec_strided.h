@@ -93,6 +93,22 @@ struct StridedRegisters {
   }
 };
 
+// Which lane the elements of register number `number` are, for the masks of loads that leave lanes out: the words of 32 bits
+// of N words that are lanes, and where their lane's bits are among N words of all lanes.
+template <class Word, int N, int Stride, int number>
+struct LanesOfElements {
+  alignas(64) Word place[N];
+  uint64_t lanes;
+  constexpr LanesOfElements() : place(), lanes() {
+    for (int i = 0; i < N; ++i) {
+      const int at = StridedRegisters<N, Stride>::start(number) + i;
+      if (at % Stride != 0) continue;
+      place[i] = static_cast<Word>(at / Stride * (N / 16));
+      lanes |= uint64_t{1} << i;
+    }
+  }
+};
+
 // Where lanes whose element lies in register number First or in the next one find it there.
 template <class Word, int N, int Stride, int First>
 struct StridedPlaces {
@@ -121,39 +137,65 @@ inline ICPU_INLINE __m512i join_strided(const Pick& pick) {
   return found;
 }
 
-template <int Stride>
-inline __m512i load_strided_words(const int32_t* p) {
+// All lanes: every register is read as a whole.
+struct EveryLane {
+  template <int N, int Stride, int number, class T>
+  __m512i read(const T* p) const {
+    return _mm512_loadu_si512(p + StridedRegisters<N, Stride>::start(number));
+  }
+};
+// Some lanes, each 32 bits of ones: no element of another one is read.
+struct SomeLanes {
+  __m512i on;
+  explicit SomeLanes(__mmask16 lanes) : on(_mm512_maskz_set1_epi32(lanes, -1)) {}
+  template <int N, int Stride, int number, class T>
+  __m512i read(const T* p) const {
+    static constexpr LanesOfElements<T, N, Stride, number> elements;
+    const __m512i at = _mm512_load_si512(elements.place);
+    p += StridedRegisters<N, Stride>::start(number);
+    if constexpr (sizeof(T) == 4) {
+      const auto wanted = _mm512_movepi32_mask(_mm512_maskz_permutexvar_epi32(elements.lanes, at, on));
+      return _mm512_maskz_loadu_epi32(wanted, p);
+    } else {
+      const auto wanted = _mm512_movepi16_mask(_mm512_maskz_permutexvar_epi16(elements.lanes, at, on));
+      return _mm512_maskz_loadu_epi16(wanted, p);
+    }
+  }
+};
+
+template <int Stride, class Lanes>
+inline __m512i load_strided_words(const int32_t* p, const Lanes& lanes) {
   using Registers = StridedRegisters<16, Stride>;
   return join_strided<Registers>([&](auto first, auto following) ICPU_INLINE {
     static constexpr StridedPlaces<int32_t, 16, Stride, first> places;
-    const __m512i at = _mm512_load_si512(places.place);
-    const auto words = [&](int number) ICPU_INLINE { return _mm512_loadu_si512(p + Registers::start(number)); };
-    if constexpr (following) return _mm512_permutex2var_epi32(words(first), at, words(first + 1));
-    else return _mm512_permutexvar_epi32(at, words(first));
+    const __m512i at = _mm512_load_si512(places.place), words = lanes.template read<16, Stride, first>(p);
+    if constexpr (!following) return _mm512_permutexvar_epi32(at, words);
+    else return _mm512_permutex2var_epi32(words, at, lanes.template read<16, Stride, first + 1>(p));
   });
 }
 
 // The elements as the high halves of 32-bit lanes, with zeros below.
-template <int Stride>
-inline __m512i load_strided_halves(const uint16_t* p) {
-  if constexpr (Stride == 2) return _mm512_slli_epi32(_mm512_maskz_loadu_epi16(0x55555555u, p), 16);
+template <int Stride, class Lanes>
+inline __m512i load_strided_halves(const uint16_t* p, const Lanes& lanes) {
+  if constexpr (Stride == 2 && std::is_same_v<Lanes, EveryLane>) {
+    return _mm512_slli_epi32(_mm512_maskz_loadu_epi16(0x55555555u, p), 16);
+  }
   using Registers = StridedRegisters<32, Stride>;
   return join_strided<Registers>([&](auto first, auto following) ICPU_INLINE {
     static constexpr StridedPlaces<uint16_t, 32, Stride, first> places;
     constexpr __mmask32 high = 0xaaaaaaaau;
-    const __m512i at = _mm512_load_si512(places.place);
-    const auto halves = [&](int number) ICPU_INLINE { return _mm512_loadu_si512(p + Registers::start(number)); };
-    if constexpr (following) return _mm512_maskz_permutex2var_epi16(high, halves(first), at, halves(first + 1));
-    else return _mm512_maskz_permutexvar_epi16(high, at, halves(first));
+    const __m512i at = _mm512_load_si512(places.place), halves = lanes.template read<32, Stride, first>(p);
+    if constexpr (!following) return _mm512_maskz_permutexvar_epi16(high, at, halves);
+    else return _mm512_maskz_permutex2var_epi16(high, halves, at, lanes.template read<32, Stride, first + 1>(p));
   });
 }
 
-template <int Stride, class T>
-inline value_t<T> load_strided_unit(const T* p) {
+template <int Stride, class T, class Lanes>
+inline value_t<T> load_strided_unit(const T* p, const Lanes& lanes) {
   if constexpr (sizeof(T) == 4) {
-    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const int32_t*>(p)))}};
+    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const int32_t*>(p), lanes))}};
   } else {
-    const auto high = load_strided_halves<Stride>(reinterpret_cast<const uint16_t*>(p));
+    const auto high = load_strided_halves<Stride>(reinterpret_cast<const uint16_t*>(p), lanes);
     if constexpr (std::is_same_v<T, bf16>) {
       return {{(Reg<float>)high}};
     } else if constexpr (std::is_same_v<T, f16>) {
@@ -166,6 +208,8 @@ inline value_t<T> load_strided_unit(const T* p) {
 // Where the elements of words or halves come out of whole registers faster than one by one.
 template <class T, int Stride>
 inline constexpr bool kSortsStride = (sizeof(T) == 4 && (!kSlowGathers || Stride <= 5)) || sizeof(T) == 2;
+template <class T, int Stride>
+inline constexpr bool kSortsSomeOfStride = kSortsStride<T, Stride>;
 #else
 template <class T, int Stride>
 inline constexpr bool kSortsStride = (sizeof(T) == 4 || sizeof(T) == 2) && Stride <= 6;
@@ -182,10 +226,10 @@ struct StridedPlaces {
     }
     return places;
   }
-  alignas(32) int32_t word[8];
+  alignas(32) int32_t word[8], lane_of_word[8];
   alignas(16) int8_t byte_of_half[16];
-  constexpr StridedPlaces() : word(), byte_of_half() {
-    for (int lane = 0; lane < 8; ++lane) word[lane] = of_lane(lane);
+  constexpr StridedPlaces() : word(), lane_of_word(), byte_of_half() {
+    for (int lane = 0; lane < 8; ++lane) word[lane] = of_lane(lane), lane_of_word[of_lane(lane)] = lane;
     for (int i = 0; i < 16; ++i) byte_of_half[i] = static_cast<int8_t>(2 * of_lane(i / 2) + i % 2);
   }
 };
@@ -200,8 +244,14 @@ inline ICPU_INLINE Bits join_strided(Bits found, const Replace& replace) {
   return found;
 }
 
+// All lanes, or some of them, each 32 bits of ones: no element of another one is read.
+struct EveryLane {};
+struct SomeLanes {
+  __m256i on;
+};
+
 template <int Stride>
-inline __m256i load_strided_words(const int32_t* p) {
+inline __m256i load_strided_words(const int32_t* p, const EveryLane&) {
   static constexpr StridedPlaces<Stride> places;
   const auto words = [&](int number) ICPU_INLINE {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 7 * number));
@@ -210,6 +260,19 @@ inline __m256i load_strided_words(const int32_t* p) {
     return _mm256_blend_epi32(others, words(number), chosen);
   });
   return _mm256_permutevar8x32_epi32(found, _mm256_load_si256(reinterpret_cast<const __m256i*>(places.word)));
+}
+template <int Stride>
+inline __m256i load_strided_words(const int32_t* p, const SomeLanes& lanes) {
+  static constexpr StridedPlaces<Stride> places;
+  const auto table = [](const int32_t* t) ICPU_INLINE { return _mm256_load_si256(reinterpret_cast<const __m256i*>(t)); };
+  // The lanes in the order of the places: each of these holds one element of one register.
+  const __m256i on = _mm256_permutevar8x32_epi32(lanes.on, table(places.lane_of_word)), none = _mm256_setzero_si256();
+  constexpr int in_first = StridedPlaces<Stride>::in_register(0);
+  const __m256i first = _mm256_maskload_epi32(p, _mm256_blend_epi32(none, on, in_first));
+  const auto found = join_strided<Stride>(first, [&](__m256i others, int number, auto chosen) ICPU_INLINE {
+    return _mm256_or_si256(others, _mm256_maskload_epi32(p + 7 * number, _mm256_blend_epi32(none, on, chosen)));
+  });
+  return _mm256_permutevar8x32_epi32(found, table(places.word));
 }
 
 template <int Stride>
@@ -224,10 +287,10 @@ inline __m128i load_strided_halves(const uint16_t* p) {
   return _mm_shuffle_epi8(found, _mm_load_si128(reinterpret_cast<const __m128i*>(places.byte_of_half)));
 }
 
-template <int Stride, class T>
-inline value_t<T> load_strided_unit(const T* p) {
+template <int Stride, class T, class Lanes>
+inline value_t<T> load_strided_unit(const T* p, const Lanes& lanes) {
   if constexpr (sizeof(T) == 4) {
-    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const int32_t*>(p)))}};
+    return {{bits_as<Reg<T>>(load_strided_words<Stride>(reinterpret_cast<const int32_t*>(p), lanes))}};
   } else {
     const __m128i halves = load_strided_halves<Stride>(reinterpret_cast<const uint16_t*>(p));
     if constexpr (std::is_same_v<T, bf16>) {
@@ -239,6 +302,9 @@ inline value_t<T> load_strided_unit(const T* p) {
     }
   }
 }
+
+template <class T, int Stride>
+inline constexpr bool kSortsSomeOfStride = kSortsStride<T, Stride> && sizeof(T) == 4;  // words alone have loads with masks
 #endif
 
 template <int Stride, class T, class Lanes, int U = Lanes::units>
@@ -246,8 +312,10 @@ inline value_t<T, U> load_strided(const T* p, const Lanes& lanes) {
   if constexpr (kSortsStride<T, Stride> && Lanes::full) {
     value_t<T, U> result;
 #pragma GCC unroll 8
-    for (int u = 0; u < U; ++u) put_unit(result, u, load_strided_unit<Stride>(p + u * kLanes * Stride));
+    for (int u = 0; u < U; ++u) put_unit(result, u, load_strided_unit<Stride>(p + u * kLanes * Stride, EveryLane{}));
     return result;
+  } else if constexpr (kSortsSomeOfStride<T, Stride>) {
+    return load_strided_unit<Stride>(p, SomeLanes{lanes.mask().m[0]});
   } else {
     return load_apart(p, Stride, lanes);
   }
@@ -258,7 +326,17 @@ inline value_t<T, U> load_strided(
   if constexpr (Lanes::full) {
     if (!any(!mask)) return load_strided<Stride>(p, lanes);
   }
-  return gather(p, lanes.iota(0, Stride), lanes, mask, fill);
+  if constexpr (kSortsSomeOfStride<T, Stride>) {
+    const auto wanted = mask & lanes.mask();
+    value_t<T, U> result;
+#pragma GCC unroll 8
+    for (int u = 0; u < U; ++u) {
+      put_unit(result, u, load_strided_unit<Stride>(p + u * kLanes * Stride, SomeLanes{wanted.m[u]}));
+    }
+    return select(wanted, result, fill);
+  } else {
+    return gather(p, lanes.iota(0, Stride), lanes, mask, fill);
+  }
 }
 
 }  // namespace icpu

@@ -44,6 +44,7 @@ def kernels(isa: str) -> dict[str, Kernel]:
         found |= {name(kind, dtype): build(isa, dtype) for kind, build in BY_DTYPE.items()}
         found[name("cast", dtype)] = cast(isa, dtype)
         found[name("short_strides", dtype)] = short_strides(isa, dtype)
+        found[name("masked_strides", dtype)] = masked_strides(isa, dtype)
     return found | {kind: build(isa) for kind, build in SINGLE.items()}
 
 
@@ -84,6 +85,15 @@ def short_strides(isa: str, dtype: torch.dtype) -> Kernel:
     b = Build()
     for stride in STRIDES:
         b.store(f"Y{stride}", of(I), b.load(f"X{stride}", of(I) * stride, dtype, "strided"))
+    return b.kernel(isa, (I,), vector=I, sizes=(N,))
+
+
+def masked_strides(isa: str, dtype: torch.dtype) -> Kernel:
+    """The same where M[i], else 1."""
+    b = Build()
+    mask = b.load("M", of(I), BOOL)
+    for stride in STRIDES:
+        b.store(f"Y{stride}", of(I), b.load(f"X{stride}", of(I) * stride, dtype, "strided", mask=mask, fill=1))
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
 
@@ -399,13 +409,32 @@ def test_short_strides_read_nothing_beyond_the_last_element(
 ) -> None:
     page = last_page.view(dtype)
     page.copy_(values(dtype, len(page)))
-    for n in (16, 35, 48):
+    for n in (1, 7, 15, 16, 35, 48):
         inputs = {stride: page[len(page) - (n - 1) * stride - 1 :] for stride in STRIDES}
         results = {stride: torch.empty(n, dtype=dtype) for stride in inputs}
         buffers = [buffer for stride in inputs for buffer in (inputs[stride], results[stride])]
         run(library, isa, name("short_strides", dtype), *buffers, n=n)
         for stride, y in results.items():
             assert torch.equal(y, inputs[stride][::stride])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_masked_short_strides_read_only_elements_of_true_lanes(
+    library: Library, isa: str, dtype: torch.dtype, last_page: torch.Tensor
+) -> None:
+    page = last_page.view(dtype)
+    page.copy_(values(dtype, len(page)))
+    for n in (1, 7, 16, 35, 48):
+        for last in {0, n // 2, n - 1}:  # of the true lanes: no memory follows its element
+            mask = torch.arange(n).sub(last).remainder(3).eq(0) & (torch.arange(n) <= last)
+            inputs = {stride: page[len(page) - last * stride - 1 :] for stride in STRIDES}
+            results = {stride: torch.empty(n, dtype=dtype) for stride in inputs}
+            buffers = [buffer for stride in inputs for buffer in (inputs[stride], results[stride])]
+            run(library, isa, name("masked_strides", dtype), mask, *buffers, n=n)
+            for stride, y in results.items():
+                want = torch.ones(n, dtype=dtype)
+                want[: last + 1] = torch.where(mask[: last + 1], inputs[stride][::stride], want[: last + 1])
+                assert torch.equal(y.float(), want.float())
 
 
 def test_masked_load_does_not_touch_memory_of_false_lanes(library: Library, isa: str) -> None:
