@@ -50,6 +50,9 @@ STREAM_BYTES = 1 << 20
 #: A run of so many bytes comes out of memory, and operands of so many that are read again are not in the first cache.
 LONG_RUN_BYTES, AGAIN_BYTES = 8 << 20, 256 << 10
 
+#: Arithmetic of a loop, in adds, that takes longer than memory does (a softmax).
+HEAVY = 20
+
 #: Rows that jump are asked for from so many bytes on if the processor does well alone.
 JUMPS_BYTES = 16 << 20
 
@@ -249,8 +252,10 @@ def _is_much(facts: Facts, access: int) -> bool:
 
 def _is_beside_others(facts: Facts, access: int) -> bool:
     """Whether an access reads a long run out of memory while loads that leave out some of its loops read theirs out of
-    a cache."""
+    a cache, and little is computed."""
     if access < 0 or _bytes(facts, access) < LONG_RUN_BYTES:
+        return False
+    if facts.arithmetic(range(len(facts.kernel.body))) >= HEAVY:
         return False
     loops = _touching(facts, access)
     again = {facts.address(k): k for k in facts.access if k >= 0 and _touching(facts, k) < loops}

@@ -1,19 +1,29 @@
-"""Indices that are data only in form: an `arange` that was inlined into a gather or a scatter is an index expression,
-and a check that it always passes is no check. The address is then affine in the loops, as that of any view."""
+"""Indices that are data only in form: an `arange` that was inlined into a gather or a scatter, or a sum of such, as the
+positions of windows (`unfold`), is an index expression, and a check that it always passes is no check. The address is
+then affine in the loops, as that of any view."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
 
-from inductor_cpu.ir.index import Expr, below, const, is_nonnegative
+from inductor_cpu.ir.index import Expr, below, const, is_nonnegative, within
 from inductor_cpu.ir.loop_nest import Cast, Const, Index, Instr, Load, LoopNest, Scalar
 from inductor_cpu.ir.ops import INDEX_CHECKS
 from inductor_cpu.ir.rewrite import Copier, Editor, prune, value_position
 
 #: Integers that an index may be held in on its way, and what they hold.
 _LARGEST = {dtype: torch.iinfo(dtype).max for dtype in (torch.int32, torch.int64)}
+
+#: Arithmetic of index expressions that gives one.
+_ARITHMETIC: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+}
 
 
 def put_known_indices(nest: LoopNest) -> LoopNest:
@@ -65,7 +75,21 @@ def _value(body: tuple[Instr, ...], instruction: Instr, copier: Copier, known: d
         index, size = (known.get(k) for k in instruction.args)
         inside = index is not None and size is not None and below(index, size)
         return index if inside else None
+    if instruction.op in _ARITHMETIC:
+        return _computed(instruction, known)
     return _not_negative(body, instruction, known) if instruction.op == "where" else None
+
+
+def _computed(instruction: Scalar, known: dict[int, Expr]) -> Expr | None:
+    """A sum, a difference or a multiple of known values, where its type is known to hold it."""
+    left, right = (known.get(k) for k in instruction.args)
+    limit = _LARGEST.get(instruction.dtype)
+    if left is None or right is None or limit is None:
+        return None
+    if instruction.op == "mul" and left.as_int is None and right.as_int is None:
+        return None
+    value = _ARITHMETIC[instruction.op](left, right)
+    return value if within(value, -limit, limit) else None
 
 
 def _not_negative(body: tuple[Instr, ...], choice: Scalar, known: dict[int, Expr]) -> Expr | None:
