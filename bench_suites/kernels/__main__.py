@@ -1,5 +1,5 @@
-"""python -m bench_suites.kernels: run the corpus (a part of it), print the page of files that runs wrote, or compare
-two checkouts."""
+"""python -m bench_suites.kernels: run the corpus (a part of it), also with small inputs, print the page of files that
+runs wrote, or compare two checkouts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench_suites.kernels import turns
+from bench_suites.kernels import small, turns
 from bench_suites.kernels.report import load, page
 
 HERE = Path(__file__).parents[2]
@@ -24,6 +24,8 @@ def main(arguments: list[str]) -> int:
     run.add_argument("--prepare", action="store_true", help="compile, and check against eager, in place of timing")
     report = commands.add_parser("report", help="print the page of one or several files")
     report.add_argument("files", nargs="+", type=Path)
+    near = commands.add_parser("small", help="time kernels whose data stays in the second-level cache against stock's")
+    near.add_argument("words", nargs="*", help="kernels with one of these words in their names; all without")
     compare = commands.add_parser("turns", help="time kernels in turns with another checkout's")
     compare.add_argument("other", type=Path, help="the other checkout's folder")
     compare.add_argument("words", nargs="*", help="kernels with one of these words in their names; all without")
@@ -33,10 +35,14 @@ def main(arguments: list[str]) -> int:
     if chosen.command == "report":
         print(page(load(chosen.files)))
         return 0
-    if chosen.command == "turns":
+    if chosen.command in ("small", "turns"):
         names = turns.chosen(chosen.words)
         if not names:
             parser.error(f"no kernel has one of these words in its name: {' '.join(chosen.words)}")
+    if chosen.command == "small":
+        print(small.page(small.measure(names)))
+        return 0
+    if chosen.command == "turns":
         found = turns.compare(HERE, chosen.other, names, chosen.rounds, chosen.threads)
         print(turns.page(found))
         if missing := sorted(set(names) - {t.name for t in found}):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench_suites.kernels import turns
+from bench_suites.kernels import small, turns
 from bench_suites.kernels.__main__ import HERE
 from bench_suites.kernels.bandwidth import Traffic, probe, seconds
 from bench_suites.kernels.check import difference, exact, outcome
@@ -183,3 +183,19 @@ def test_kernels_are_chosen_by_words_of_their_names() -> None:
     assert {"softmax", "softmax-bfloat16"} <= set(turns.chosen(["softmax"]))
     assert all("softmax" in name or "gelu" in name for name in turns.chosen(["softmax", "gelu"]))
     assert len(turns.chosen([])) > 200
+
+
+def test_small_kernels_are_timed_in_turns_and_those_slower_than_stock_named() -> None:
+    threads = torch.get_num_threads()
+    try:
+        (found,) = small.measure(["add_relu"])
+    finally:
+        torch.set_num_threads(threads)
+    assert found.name == "add_relu"
+    assert min(found.icpu, found.stock) > 0
+    text = small.page([small.Small("fast", 1e-6, 2e-6), small.Small("slow", 2e-6, 1e-6)])
+    assert text.splitlines()[2:4] == [
+        "| slow     | 1.0        | 2.0       | 0.50    |",
+        "| fast     | 2.0        | 1.0       | 2.00    |",
+    ]
+    assert text.endswith("2 kernels; slower than 0.95 of stock: slow 0.50")
