@@ -13,6 +13,7 @@ from inductor_cpu.graph.affine import fold_affine
 from inductor_cpu.graph.attention import AttentionChoice, use_attention_kernels
 from inductor_cpu.graph.batch_norm import fold_batch_norms
 from inductor_cpu.graph.clean import drop_copies, share_views
+from inductor_cpu.graph.complex_products import multiply_pairs
 from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_convolutions
 from inductor_cpu.graph.decomposed import expand_quantization, multiply_as_integers
 from inductor_cpu.graph.decomposed_convolution import convolve_as_integers
@@ -103,6 +104,7 @@ def run_passes(
     unwrap_effects(gm)
     complete_replays(gm)
     drop_empty_layers(gm)
+    multiply_pairs(gm)
     attention = [*use_attention_kernels(gm, attention_kernel), *mark_flexible(gm, attention_kernel)]
     recognize_attention(gm, attention_kernel)
     if not prepack or not static_inputs:
