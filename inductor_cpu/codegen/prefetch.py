@@ -258,8 +258,9 @@ def _is_beside_others(facts: Facts, access: int) -> bool:
     if facts.arithmetic(range(len(facts.kernel.body))) >= HEAVY:
         return False
     loops = _touching(facts, access)
-    again = {facts.address(k): k for k in facts.access if k >= 0 and _touching(facts, k) < loops}
-    return sum(_bytes(facts, k) for k in again.values()) >= AGAIN_BYTES
+    others = [k for k in facts.access if k >= 0 and _touching(facts, k) < loops]
+    again = {(facts.instruction(k).buffer, facts.address(k)): _bytes(facts, k) for k in others}
+    return sum(again.values()) >= AGAIN_BYTES
 
 
 def _touching(facts: Facts, access: int) -> frozenset[Sym]:

@@ -92,6 +92,13 @@ def test_a_run_out_of_memory_is_asked_for_beside_what_is_read_again(rows: int, c
     )
 
 
+def test_what_is_read_again_counts_together() -> None:
+    """Two operands of 128 KB, each read for every row."""
+    rows, columns = torch.empty(64, 1 << 15), torch.empty(1 << 15)
+    (kernel,) = kernels(schedule_of(lower(lambda x, y, z: x * y + z, rows, columns, columns.clone())))
+    assert list(plan_ahead(Facts(kernel), 1, runs=False).values()) == [Ahead(512)]
+
+
 @pytest.mark.parametrize(
     ("cpu_name", "avx512", "follows"),
     [("AMD EPYC", True, True), ("AMD EPYC", False, False), ("Intel(R) Xeon(R)", True, False)],
