@@ -15,7 +15,7 @@ do not find their way through gaps, to tables, to tiles, or to a row so long tha
 the next. Nor are they in time for a run out of memory while other operands come out of the second-level cache again and
 again, as the sines and cosines of a rotary embedding do: on that EPYC 16 MB beside 1 MB of these took 1.15 to 1.5 times
 as long unless asked for, but 4 MB, which were in the last cache, 0.8 to 0.9 times. Where rows jump, to compute where
-they will be takes as long as to copy them: 1.2 to 10 MB took 1.3 to 1.7 times as long if asked for, 19 MB 0.8 to 0.9.
+they will be takes as long as to copy them: 1.2 to 10 MB took 1.3 to 1.9 times as long if asked for, 19 MB 0.8 to 0.9.
 """
 
 from __future__ import annotations

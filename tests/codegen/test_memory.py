@@ -403,6 +403,15 @@ def test_access(library: Library, isa: str, dtype: torch.dtype, kind: str) -> No
         torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
+def ending_at(
+    page: torch.Tensor, last: int, n: int
+) -> tuple[dict[int, torch.Tensor], dict[int, torch.Tensor], list[torch.Tensor]]:
+    """For each stride an input whose element number `last` is the last one of a page, and n results; all in a row."""
+    inputs = {stride: page[len(page) - last * stride - 1 :] for stride in STRIDES}
+    results = {stride: torch.empty(n, dtype=page.dtype) for stride in STRIDES}
+    return inputs, results, [buffer for stride in STRIDES for buffer in (inputs[stride], results[stride])]
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_short_strides_read_nothing_beyond_the_last_element(
     library: Library, isa: str, dtype: torch.dtype, last_page: torch.Tensor
@@ -410,9 +419,7 @@ def test_short_strides_read_nothing_beyond_the_last_element(
     page = last_page.view(dtype)
     page.copy_(values(dtype, len(page)))
     for n in (1, 7, 15, 16, 35, 48):
-        inputs = {stride: page[len(page) - (n - 1) * stride - 1 :] for stride in STRIDES}
-        results = {stride: torch.empty(n, dtype=dtype) for stride in inputs}
-        buffers = [buffer for stride in inputs for buffer in (inputs[stride], results[stride])]
+        inputs, results, buffers = ending_at(page, n - 1, n)
         run(library, isa, name("short_strides", dtype), *buffers, n=n)
         for stride, y in results.items():
             assert torch.equal(y, inputs[stride][::stride])
@@ -427,9 +434,7 @@ def test_masked_short_strides_read_only_elements_of_true_lanes(
     for n in (1, 7, 16, 35, 48):
         for last in {0, n // 2, n - 1}:  # of the true lanes: no memory follows its element
             mask = torch.arange(n).sub(last).remainder(3).eq(0) & (torch.arange(n) <= last)
-            inputs = {stride: page[len(page) - last * stride - 1 :] for stride in STRIDES}
-            results = {stride: torch.empty(n, dtype=dtype) for stride in inputs}
-            buffers = [buffer for stride in inputs for buffer in (inputs[stride], results[stride])]
+            inputs, results, buffers = ending_at(page, last, n)
             run(library, isa, name("masked_strides", dtype), mask, *buffers, n=n)
             for stride, y in results.items():
                 want = torch.ones(n, dtype=dtype)
