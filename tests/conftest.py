@@ -72,6 +72,14 @@ torch._dynamo.guards.profile_guard_manager = lambda *_args: 0.0
 logging.getLogger("torch.__trace").propagate = True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """What a module draws while it is imported depends on no other module, nor on which tests were asked for."""
+    if isinstance(collector, pytest.Module):
+        torch.manual_seed(1000)  # not the tests' own: two draws from one seed are not independent
+    return (yield)
+
+
 def pytest_collection_finish() -> None:
     """What modules and tests consist of is garbage at no time: Python need not look through it again and again. And
     compiles make many objects that live a little while: looked at as often as usual, they take a tenth of the time."""
