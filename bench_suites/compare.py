@@ -90,7 +90,8 @@ def run_speed(job: Result) -> Result:
         accuracy = measure.check(model, eager, output, reference)
         result["accuracy"][backend] = vars(accuracy)
         functions[backend] = lambda function=function: model(function)  # type: ignore[misc]
-    result["ms"] = measure.take_turns(functions, job["seconds"], apart=not PEERS.keys().isdisjoint(functions))
+    with measure.beside_others(job["beside"]):
+        result["ms"] = measure.take_turns(functions, job["seconds"], apart=not PEERS.keys().isdisjoint(functions))
     if "icpu" in functions:
         explained = inductor_cpu.explain(model.module, *model.args, **model.kwargs)
         result["kernels"], result["vectorized"] = len(explained.kernels), explained.vectorized
@@ -208,11 +209,12 @@ def compare(args: argparse.Namespace, keep: Callable[[Result], None]) -> None:
     """Run what the arguments ask for, printing each table as it is done. keep: is given all figures so far, whenever
     there are more."""
     report: Result = {"machine": measure.machine(), "speed": {}, "first_call": {}}
-    print(f"{report['machine']}; batch {args.batch}, random weights\n", flush=True)
+    beside = f", beside {args.beside} processes that compute" if args.beside else ""
+    print(f"{report['machine']}; batch {args.batch}, random weights{beside}\n", flush=True)
     for name in args.models:
         for dtype in args.dtypes:
             job = {"model": name, "dtype": dtype, "batch": args.batch, "backends": args.backends}
-            job["seconds"] = args.seconds
+            job.update(seconds=args.seconds, beside=args.beside)
             print(f"... {name} {dtype}", file=sys.stderr, flush=True)
             report["speed"][f"{name} {dtype}"] = spawn("speed", job, args.limit)
             keep(report)
@@ -247,6 +249,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--first-call", nargs="*", default=["resnet50", "bert-base"], choices=list(RECIPES))
     parser.add_argument("--no-overhead", dest="overhead", action="store_false", help="leave out x + 1")
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--beside", type=int, default=0, help="processes that compute while models are timed")
     parser.add_argument("--seconds", type=float, default=10.0, help="time to measure each model")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds until a process is given up")
     parser.add_argument("--out", type=Path, default=Path("bench_results"), help="folder of the JSON file")

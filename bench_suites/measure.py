@@ -6,8 +6,11 @@ import copy
 import math
 import platform
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +59,17 @@ def take_turns(
             times[name].append((time.perf_counter() - start) * 1e3)
         rounds += 1
     return {name: statistics.median(t) for name, t in times.items()}
+
+
+@contextmanager
+def beside_others(processes: int) -> Iterator[None]:
+    """With so many processes that compute all the time, in a session of their own as other programs are."""
+    with ExitStack() as stack:
+        for _ in range(processes):
+            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+            stack.callback(busy.wait)
+            stack.callback(busy.kill)
+        yield
 
 
 def first_call(function: Callable[[], Any]) -> tuple[float, Any]:

@@ -59,7 +59,7 @@ class Choices:
     @property
     def most_threads(self) -> str:
         """The most threads of a kernel, as C++."""
-        return "omp_get_max_threads()" if self.threads is None else str(self.threads)
+        return "icpu::most_threads()" if self.threads is None else str(self.threads)
 
     def threads_for(self, work: str) -> str:
         """The threads that some work, an int64_t, pays for, as C++."""

@@ -37,7 +37,7 @@ COMMON_FLAGS = (
     "-fno-math-errno",
 )
 KERNEL_FLAGS = ("-O3", "-fopenmp")
-EXECUTOR_FLAGS = ("-O1", "-fvisibility=hidden")
+EXECUTOR_FLAGS = ("-O1", "-fvisibility=hidden", "-fopenmp")
 #: A compile needs some hundred MiB in any case: to collect garbage below that takes a tenth of its time.
 GCC_FLAGS = ("--param", "ggc-min-expand=400", "--param", "ggc-min-heapsize=700000")
 #: AddressSanitizer and UndefinedBehaviorSanitizer. They go on after a report, so that one run shows them all. The types

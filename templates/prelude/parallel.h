@@ -1,4 +1,5 @@
-// Sharing loops among the threads of the OpenMP pool that ATen uses too.
+// Sharing loops among the threads of the OpenMP pool that ATen uses too: those that the executor lends a kernel, or a
+// parallel region of the kernel's own.
 //
 // Preconditions: -fopenmp and the same OpenMP runtime as torch. A body must not throw.
 #pragma once
@@ -11,17 +12,68 @@
 #include <cstdint>
 #include <utility>
 
+// What the executor sets in each library of kernels (runtime/native/team.h): threads that wait for work while a graph
+// runs. lend(threads, body, context) calls body(context, self) in the caller as number 0, and in as many of the numbers
+// below `threads` as have a thread with nothing else to do; it returns whether it did. Without a body it returns how many
+// threads there are, 0 if none may be had now.
+extern "C" {
+using icpu_Lend = int64_t (*)(int64_t threads, void (*body)(const void* context, int64_t self), const void* context);
+__attribute__((weak)) icpu_Lend icpu_lend = nullptr;
+}
+
 namespace icpu {
 
-// How many threads to use for `work`, at most `limit` (torch's number at the time of the call), if each must get at
-// least `grain`: an empty parallel region costs about 1 us.
-inline int threads_for(int64_t work, int64_t grain, int limit = omp_get_max_threads()) {
-  if (work < 2 * grain || omp_in_parallel()) return 1;
+inline int lent_threads() { return icpu_lend == nullptr ? 0 : static_cast<int>(icpu_lend(0, nullptr, nullptr)); }
+
+// The most threads of a kernel: torch's number at the time of the call.
+inline int most_threads() {
+  const int lent = lent_threads();
+  return lent > 0 ? lent : omp_get_max_threads();
+}
+
+// How many threads to use for `work`, at most `limit`, if each must get at least `grain`: an empty parallel region costs
+// about 1 us.
+inline int threads_for(int64_t work, int64_t grain, int limit) {
+  if (work < 2 * grain || (omp_in_parallel() && lent_threads() == 0)) return 1;
   return static_cast<int>(std::min<int64_t>(limit, work / grain));
+}
+inline int threads_for(int64_t work, int64_t grain) {
+  return work < 2 * grain ? 1 : threads_for(work, grain, most_threads());
 }
 
 // Stores around the cache (vec_memory.h) are seen before what follows.
 inline void order_stores() { __builtin_ia32_sfence(); }
+
+// A call of body(context, self, of) in some of `threads` threads; of: how many shares of the work a thread looks at.
+struct Together {
+  using Body = void (*)(const void* context, int64_t self, int64_t of);
+  // Many threads need not look at all shares: each one's owner sees to it.
+  static constexpr int64_t kNeighbours = 8;
+
+  int64_t threads;
+  Body body;
+  const void* context;
+
+  // Thread 0, which is there in any case, sees to the shares of those that are not.
+  static void lent(const void* call, int64_t self) {
+    const auto& [threads, body, context] = *static_cast<const Together*>(call);
+    body(context, self, self == 0 ? threads : std::min(threads, kNeighbours));
+    order_stores();
+  }
+
+  void run() const {
+    if (icpu_lend != nullptr && icpu_lend(threads, lent, this) != 0) return;
+    // Always the whole team, as ATen does: libgomp ends the threads that a smaller team does not need, and making them
+    // again costs far more than letting them idle. It may be smaller than was thought.
+#pragma omp parallel
+    {
+      const int64_t self = omp_get_thread_num();
+      const int64_t of = omp_get_num_threads() < threads ? threads : std::min(threads, kNeighbours);
+      if (self < threads) body(context, self, of);
+      order_stores();
+    }
+  }
+};
 
 // Work that the threads of a region take piece by piece: each has an equal share, takes half of what is left of it at a
 // time, and when nothing is left, half of what is left to another one, from the end. Cores are rarely equally fast for
@@ -100,16 +152,11 @@ inline void parallel_work(int64_t total, int64_t align, int threads, int64_t mos
     body(Take{work, 0, 1});
     return order_stores();
   }
-  // Always the whole team, as ATen does: libgomp ends the threads that a smaller team does not need, and making them
-  // again costs far more than letting them idle.
-#pragma omp parallel
-  {
-    // Many threads need not look at all shares: each one's owner sees to it, unless the team is smaller than was thought.
-    constexpr int kNeighbours = 8;
-    const int64_t self = omp_get_thread_num(), of = omp_get_num_threads() < threads ? threads : std::min(threads, kNeighbours);
-    if (self < threads) body(Take{work, self, of});
-    order_stores();
-  }
+  const auto part = [&](int64_t self, int64_t of) { body(Take{work, self, of}); };
+  const auto call = [](const void* context, int64_t self, int64_t of) {
+    (*static_cast<const decltype(part)*>(context))(self, of);
+  };
+  Together{threads, call, &part}.run();
 }
 
 // body(begin, end) for parts of [0, total) whose bounds, the last end excepted, are multiples of `align`; at most `most` of

@@ -65,12 +65,10 @@ inline void parallel_owners(
     return;
   }
   const int shift = std::bit_width(static_cast<uint64_t>(std::max(together, places / kBlocks))) - 1;
-#pragma omp parallel
-  {
-    const int count = std::min({omp_get_num_threads(), threads, kMostOwners});
-    const int self = omp_get_thread_num();
-    if (self < count) body(Share(self, count, shift), to, int64_t(0), size);
-  }
+  const int owners = std::min(threads, kMostOwners);
+  parallel_parts(owners, 1, owners, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) body(Share(static_cast<int>(n), owners, shift), to, int64_t(0), size);
+  });
 }
 
 // -- copies -----------------------------------------------------------------------------------------------------------
@@ -101,24 +99,13 @@ inline void parallel_copies(
     }
     return;
   }
-#pragma omp parallel
-  {
-    const int64_t count = std::min(omp_get_num_threads(), threads);
-    const int64_t self = omp_get_thread_num();
-    if (self < count) {
-      for (int64_t piece = pieces * self / count; piece < pieces * (self + 1) / count; ++piece) {
-        run(piece, piece ? copies + (piece - 1) * elements : to);
-      }
-    }
-#pragma omp barrier
-    if (self < count) {
-      constexpr int64_t kLine = 64 / sizeof(T);
-      const int64_t lines = (elements + kLine - 1) / kLine;
-      const int64_t begin = lines * self / count * kLine;
-      const int64_t end = std::min(lines * (self + 1) / count * kLine, elements);
-      for (int64_t piece = 1; piece < pieces; ++piece) add(copies + (piece - 1) * elements, begin, end);
-    }
-  }
+  parallel_parts(pieces, 1, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) run(piece, piece ? copies + (piece - 1) * elements : to);
+  });
+  constexpr int64_t kLine = 64 / sizeof(T);
+  parallel_parts(elements, kLine, threads, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = 1; piece < pieces; ++piece) add(copies + (piece - 1) * elements, begin, end);
+  });
 }
 
 // -- lists ------------------------------------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench_suites import compare
+from bench_suites import compare, measure
 
 
 def test_an_interrupted_run_keeps_the_figures_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +26,13 @@ def test_an_interrupted_run_keeps_the_figures_that_it_has(tmp_path: Path, monkey
         compare.main()
     (path,) = tmp_path.glob("*.json")
     assert json.loads(path.read_text())["speed"] == {"bert-base float32": {"ms": {"icpu": 1.0}, "accuracy": {}}}
+
+
+def test_other_processes_compute_while_models_are_timed_and_end_then() -> None:
+    def children() -> set[str]:
+        return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
+
+    before = children()
+    with measure.beside_others(2):
+        assert len(children() - before) == 2
+    assert children() == before

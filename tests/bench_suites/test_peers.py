@@ -39,7 +39,7 @@ def tiny_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _speed(backends: list[str], monkeypatch: pytest.MonkeyPatch, peer: Any) -> compare.Result:
     monkeypatch.setitem(peers.PEERS, "openvino", peer)  # type: ignore[misc]
-    job = {"model": "resnet50", "dtype": "float32", "batch": 1, "backends": backends, "seconds": 0.0}
+    job = {"model": "resnet50", "dtype": "float32", "batch": 1, "backends": backends, "seconds": 0.0, "beside": 0}
     return compare.run_speed(job)
 
 

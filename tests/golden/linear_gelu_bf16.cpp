@@ -2,7 +2,7 @@
 #include "../gemm/amx_bf16.h"
 // Loops: i0 < block_height, i1 < block_width.
 // Vectors: 16 lanes (avx512) along i1, pointwise.
-extern "C" int64_t icpu_f3efc9e4d2c830316f6e1728(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_1f09b2c675e7656218d72d42(void* const* buffers, const int64_t* sizes) {
   icpu::bf16* const p0 = static_cast<icpu::bf16*>(buffers[0]);
   const icpu::bf16* const p1 = static_cast<const icpu::bf16*>(buffers[1]);
   const icpu::bf16* const p2 = static_cast<const icpu::bf16*>(buffers[2]);
@@ -12,7 +12,7 @@ extern "C" int64_t icpu_f3efc9e4d2c830316f6e1728(void* const* buffers, const int
   const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, icpu::gemm::AmxBf16::Element* out) ICPU_INLINE {
     icpu::gemm::AmxBf16::pack(a + first * 64 + from, 64, height, part, out);
   };
-  icpu::gemm::multiply<icpu::gemm::AmxBf16>({rows, columns, depth}, p3, omp_get_max_threads(), pack, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, const float* block) ICPU_INLINE {
+  icpu::gemm::multiply<icpu::gemm::AmxBf16>({rows, columns, depth}, p3, icpu::most_threads(), pack, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, const float* block) ICPU_INLINE {
     for (int64_t i0 = 0; i0 < height; ++i0) {
       icpu::for_blocks<2>(0, width, [&](const int64_t i1, const auto lanes, const int) ICPU_INLINE {
         const auto v0 = icpu::load(block + i0 * 32 + i1, lanes);

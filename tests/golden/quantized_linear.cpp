@@ -1,7 +1,7 @@
 #include "../gemm/vnni_avx512.h"
 // Loops: i0 < block_height, i1 < block_width.
 // Vectors: 16 lanes (avx512) along i1, pointwise.
-extern "C" int64_t icpu_dcc7c2c361593fac839d19df(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_19e8d70bcf3ae41f7983d36b(void* const* buffers, const int64_t* sizes) {
   uint8_t* const p0 = static_cast<uint8_t*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   const uint8_t* const p2 = static_cast<const uint8_t*>(buffers[2]);
@@ -11,7 +11,7 @@ extern "C" int64_t icpu_dcc7c2c361593fac839d19df(void* const* buffers, const int
   const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, icpu::gemm::VnniU8::Element* out) ICPU_INLINE {
     icpu::gemm::VnniU8::pack(a + first * 64 + from, 64, height, part, out);
   };
-  icpu::gemm::multiply<icpu::gemm::VnniU8>({rows, columns, depth}, p3, omp_get_max_threads(), pack, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, const int32_t* block) ICPU_INLINE {
+  icpu::gemm::multiply<icpu::gemm::VnniU8>({rows, columns, depth}, p3, icpu::most_threads(), pack, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, const int32_t* block) ICPU_INLINE {
     for (int64_t i0 = 0; i0 < height; ++i0) {
       icpu::for_blocks<4>(0, width, [&](const int64_t i1, const auto lanes, const int) ICPU_INLINE {
         const auto v0 = icpu::load(block + i0 * 48 + i1, lanes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan.h"
+#include "team.h"
 
 #include <torch/csrc/Dtype.h>
 
@@ -48,6 +49,7 @@ class Decoder {
       if (position++ == arena_at) plan_.instructions.emplace_back(AcquireArena{arena});
       read_instruction(instruction);
     }
+    find_segments();
     Ref results = attribute(source_, "results");
     for (PyObject* result : elements(results.get())) plan_.results.push_back(read_result(result));
     find_temporaries();
@@ -67,6 +69,17 @@ class Decoder {
       if (index < 0) fail(PyExc_ValueError, "two constants in one slot");
       plan_.names.ids[index] = ~static_cast<SlotId>(plan_.constants.size());
       plan_.constants.push_back(as_tensor(tensor));
+    }
+  }
+
+  void find_segments() {
+    const auto& all = plan_.instructions;
+    const auto calls_operator = [](const Instruction& instruction) {
+      return std::holds_alternative<ExternCall>(instruction) || std::holds_alternative<Restride>(instruction);
+    };
+    for (size_t begin = 0, end; begin < all.size(); begin = end) {
+      for (end = begin + 1; end < all.size() && calls_operator(all[end]) == calls_operator(all[begin]);) ++end;
+      plan_.segments.emplace_back(begin, end);
     }
   }
 
@@ -145,6 +158,7 @@ class Decoder {
     PyObject* address = PyDict_GetItemWithError(addresses_, symbol.get());
     if (address == nullptr) fail(PyExc_KeyError, "no address for the kernel " + as_string(symbol.get()));
     call.function = reinterpret_cast<KernelFunction>(static_cast<uintptr_t>(as_int(address)));
+    Team::lend_to(reinterpret_cast<const void*>(call.function));
     call.label = text(from, "label");
     Ref pointers = attribute(from, "pointers");
     for (PyObject* pointer : elements(pointers.get())) {

@@ -3,6 +3,8 @@
 
 #include "operators.h"
 
+#include <atomic>
+#include <deque>
 #include <optional>
 #include <string>
 #include <variant>
@@ -138,11 +140,20 @@ using Instruction = std::variant<
     Unguard,
     Free>;
 
+// Instructions between calls of operators, which have parallel regions of their own. shared: how often its kernels shared
+// work among threads at the last call that has ended.
+struct Segment {
+  Segment(size_t begin, size_t end) : begin(begin), end(end) {}
+  size_t begin, end;
+  mutable std::atomic<int64_t> shared{0};
+};
+
 struct Plan {
   std::vector<at::TensorBase> constants;
   std::vector<LoadInput> tensor_inputs;
   std::vector<LoadInt> int_inputs;
   std::vector<Instruction> instructions;
+  std::deque<Segment> segments; // all instructions, in their order
   std::vector<Result> results;
   std::vector<SlotId> temporaries; // slots that are neither input nor result
   size_t slots = 0;

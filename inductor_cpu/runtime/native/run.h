@@ -7,6 +7,7 @@
 #include "plan.h"
 #include "record.h"
 #include "redzone.h"
+#include "team.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
@@ -21,6 +22,9 @@ namespace icpu {
 
 // Above this many bytes an output takes its memory from the pool, which saves the page faults of fresh memory.
 constexpr size_t kPooledOutput = size_t{1} << 20;
+
+// Kernels of a segment that share work, from which on one parallel region for all of them takes less than one for each.
+constexpr int64_t kLeastShared = 2;
 
 class Frame {
  public:
@@ -47,8 +51,14 @@ class Frame {
     std::optional<DispatchGuard> guard;
     if (plan_.dispatches) guard.emplace();
     const auto copied = resolve_inputs();
-    for (const Instruction& instruction : plan_.instructions) {
-      std::visit([this](const auto& step) { this->step(step); }, instruction);
+    for (const Segment& segment : plan_.segments) {
+      const int64_t before = Team::shared();
+      if (segment.shared.load(std::memory_order_relaxed) >= kLeastShared && Team::may_run()) {
+        Team::run([&] { run(segment); });
+      } else {
+        run(segment);
+      }
+      segment.shared.store(Team::shared() - before, std::memory_order_relaxed);
     }
     for (const auto& [given, resolved] : copied) {
       DispatchGuard below;
@@ -75,6 +85,12 @@ class Frame {
 
  private:
   using Sizes = c10::SmallVector<int64_t, 8>;
+
+  void run(const Segment& segment) {
+    for (size_t i = segment.begin; i < segment.end; ++i) {
+      std::visit([this](const auto& step) { this->step(step); }, plan_.instructions[i]);
+    }
+  }
 
   // Kernels read memory, where an input with the negative bit (`z.conj().imag`) has the other sign, and which zeros of
   // autograd's (`_efficientzerotensor`) do not have: they get a copy. Returns such inputs with their copies.
