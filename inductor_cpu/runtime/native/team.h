@@ -80,7 +80,7 @@ class Team {
   // nothing to do.
   static constexpr uint32_t kThreads = 0xffff, kNext = kThreads + 1, kEnd = ~uint32_t{0};
   static constexpr uint64_t kInside = ~uint32_t{0};
-  // Looks at it before a thread sleeps, some 0.4 to 1 ms, and before one that waits for others lets them have its core.
+  // Looks at it before a thread sleeps, 0.5 ms on a Zen 4, and before one that waits for others lets them have its core.
   static constexpr int kLooksAwake = 20000, kLooks = 2000;
 
   static Team*& mine() {
