@@ -160,6 +160,21 @@ def test_operators_between_kernels_run_outside_of_the_region(
     assert len(seen) == 2
 
 
+@torch.no_grad()
+def test_the_caller_does_the_shares_of_threads_that_are_not_there() -> None:
+    """Kernels for 40 threads, where there are three."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.softmax(x, 1).cumsum(0), x.sum(1)
+
+    x = torch.rand(1600, 1600)
+    compiled = torch.compile(function, backend="icpu", options={"cpp.threads": 40})
+    first = compiled(x)
+    torch.testing.assert_close(first, function(x))
+    for _ in range(3):
+        assert all(map(torch.equal, compiled(x), first))
+
+
 #: A graph of many kernels, called by two threads at once, with more threads than cores, beside a process that computes.
 _PROGRAM = """
 import sys, threading, torch
