@@ -149,7 +149,7 @@ def _split(config: Config, gm: fx.GraphModule, *args: Any, **kwargs: Any) -> tup
     """The forward and the backward graph of one of both directions. Raises VisibleInternalError if a pass fails."""
     try:
         choices = functools.partial(attention_kernel, config), functools.partial(tiling_kernel, config)
-        done = run_joint_passes(gm, *choices)
+        done = run_joint_passes(gm, *choices, config.fallback_random)
     except Exception as error:
         defect = InternalError("graph", f"{type(error).__name__}: {error}")
         raise VisibleInternalError(defect, inspect.currentframe()) from error

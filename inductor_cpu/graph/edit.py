@@ -184,10 +184,10 @@ def product_operands(product: fx.Node) -> tuple[Any, fx.Node, fx.Node]:
 class StrideSpreader:
     """Recomputes fake values downstream of nodes whose results have got other strides, as long as strides differ from
     before. `visit` takes the nodes in the graph's order. A node that depends on its inputs' strides gets them as they
-    were."""
+    were. eager_random: so do random operators, which draw eager's numbers in the order of memory."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: fx.Graph, eager_random: bool = False) -> None:
+        self._graph, self._eager_random = graph, eager_random
         self._dirty: set[fx.Node] = set()
 
     def changed(self, node: fx.Node, before: torch.Tensor) -> None:
@@ -202,7 +202,7 @@ class StrideSpreader:
             return
         if getattr(node.target, "namespace", "") == "mkldnn" or node.target in _OWN:
             return  # takes any strides, and its own do not depend on them
-        if _depends_on_strides(node):
+        if _depends_on_strides(node) or (self._eager_random and _is_random(node)):
             for source in changed:
                 _restore(self._graph, node, source)
             return
@@ -238,6 +238,10 @@ def _depends_on_strides(node: fx.Node) -> bool:
     if node.target is aten.index.Tensor:  # new sizes come of masks only
         return any(index is not None and fake(index).dtype in MASKS for index in args_of(node)[1])
     return any(tag in node.target.tags for tag in _SIZES_FROM_DATA)
+
+
+def _is_random(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
 def _restore(graph: fx.Graph, node: fx.Node, source: fx.Node) -> None:

@@ -66,13 +66,19 @@ def no_attention_kernel(_dtype: torch.dtype) -> tuple[str | None, str]:
 
 
 def run_joint_passes(
-    gm: fx.GraphModule, attention_kernel: AttentionChoice, tiling_kernel: TilingChoice = no_micro_kernel
+    gm: fx.GraphModule,
+    attention_kernel: AttentionChoice,
+    tiling_kernel: TilingChoice = no_micro_kernel,
+    eager_random: bool = True,
 ) -> tuple[str, ...]:
-    """The passes over the graph of both directions, before AOTAutograd splits it; returns what they did."""
+    """The passes over the graph of both directions, before AOTAutograd splits it; returns what they did. eager_random:
+    random numbers are those of eager mode."""
     gm.graph.eliminate_dead_code()
     recognize_attention(gm, attention_kernel)
     counts = {
-        "convolutions and gradients of convolutions run channels-last": train_channels_last(gm, tiling_kernel),
+        "convolutions and gradients of convolutions run channels-last": train_channels_last(
+            gm, tiling_kernel, eager_random
+        ),
         "gradients of max pooling read positions as int32": shorten_positions(gm),
     }
     return tuple(f"{count} {what}" for what, count in counts.items() if count)
@@ -119,7 +125,7 @@ def run_passes(
     drop_copies(gm)
     folded, quantized = _fold(gm, static_inputs, micro_kernel)
     slices, joined = join_linears(gm, weight_only(gm, static_inputs))
-    spreader = StrideSpreader(gm.graph)
+    spreader = StrideSpreader(gm.graph, eager_random)
     for part, before in slices:
         spreader.changed(part, before)
     convolutions, refused = pack_convolutions(

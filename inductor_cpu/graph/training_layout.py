@@ -42,9 +42,9 @@ _DTYPES = (torch.float32, torch.bfloat16)
 _LEAST_TILED = 0.25
 
 
-def train_channels_last(gm: fx.GraphModule, tiling_kernel: TilingChoice) -> int:
+def train_channels_last(gm: fx.GraphModule, tiling_kernel: TilingChoice, eager_random: bool = True) -> int:
     """Give convolutions and their gradients channels-last images if some are depthwise, or computed by tiles; how many
-    got them."""
+    got them. eager_random: random numbers are those of eager mode."""
     calls = [node for node in gm.graph.nodes if is_call(node, _IMAGES)]
     depthwise, tiled = set(filter(_is_depthwise, calls)), {node for node in calls if is_tiled(node, tiling_kernel)}
     if sum(map(_work, tiled)) < _LEAST_TILED * sum(map(_work, calls)):
@@ -53,7 +53,7 @@ def train_channels_last(gm: fx.GraphModule, tiling_kernel: TilingChoice) -> int:
     chosen = {node for node in calls if _may_be_channels_last(node) and (node in wanting or _reads_more_pixels(node))}
     if not chosen & wanting:
         return 0
-    spreader, copies = StrideSpreader(gm.graph), dict[fx.Node, fx.Node]()
+    spreader, copies = StrideSpreader(gm.graph, eager_random), dict[fx.Node, fx.Node]()
     close_gaps(gm.graph, [node for node in calls if node in chosen and _has_gaps(node)], spreader)
     for node in list(gm.graph.nodes):
         for place in _IMAGES.get(node.target, ()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -169,3 +170,21 @@ def test_explain_tells_what_was_done_in_the_graph_of_both_directions(
 ) -> None:
     (forward,) = inductor_cpu.explain(module(), torch.randn(2, 3, 9, 9)).graphs
     assert [note for note in forward.notes if note[0].isdigit()] == told
+
+
+def test_numbers_that_eager_mode_draws_meet_the_same_elements() -> None:
+    """Dropout between convolutions by tiles, which run channels-last: numbers are drawn in the order of memory."""
+    torch.manual_seed(0)
+    conv = functools.partial(torch.nn.Conv2d, 32, 32, 3, padding=1)
+    model = torch.nn.Sequential(conv(), torch.nn.Dropout(0.5), conv()).train()
+    x = torch.randn(2, 32, 20, 20)
+
+    def step(function: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        model.zero_grad()
+        y = function(x)
+        y.mean().backward()
+        return [y.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+    compiled = torch.compile(model, backend="icpu", options={"fallback_random": True})
+    torch.testing.assert_close(step(compiled), step(model), rtol=1e-4, atol=1e-5)
