@@ -187,6 +187,7 @@ def _prepare(
             choice.micro_kernel,
             choice.convolution_kernel,
             choice.depthwise_kernel,
+            choice.grouped_kernel,
             choice.kernel_per_call,
             choice.tiling_kernel,
             functools.partial(attention_kernel, config),

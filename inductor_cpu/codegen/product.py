@@ -18,12 +18,17 @@ from inductor_cpu.ir.plan import Instance
 _SPACE = "icpu::gemm"
 
 #: The templates of convolutions: windows that are copied, shifted images, tiles of windows, windows where they lie, and
-#: those of each channel by itself.
+#: those of each channel, or of groups of them, by themselves.
 _COPIED, _SHIFTED, _TILES = "../gemm/patches.h", "../gemm/shifted.h", "../gemm/winograd.h"
-_IN_PLACE, _DEPTHWISE = "../gemm/windows.h", "../gemm/depthwise.h"
+_IN_PLACE, _DEPTHWISE, _GROUPED = "../gemm/windows.h", "../gemm/depthwise.h", "../gemm/grouped.h"
 
 #: Their functions that take images as they are.
-_OF_IMAGES = {_TILES: "convolve_tiles", _IN_PLACE: "convolve_windows", _DEPTHWISE: "convolve_channels"}
+_OF_IMAGES = {
+    _TILES: "convolve_tiles",
+    _IN_PLACE: "convolve_windows",
+    _DEPTHWISE: "convolve_channels",
+    _GROUPED: "convolve_groups",
+}
 
 #: Those of batches, and of matrices whose rows are read where they lie.
 _BATCH, _ROWS_IN_PLACE = "../gemm/batch.h", "../gemm/in_place.h"
@@ -49,7 +54,7 @@ def _header(micro: MicroKernel) -> str:
 def instance_of(product: Product) -> Instance:
     """The template's loops around the micro kernel, which call the kernel's own code by reference."""
     micro = MICRO_KERNELS[product.micro_kernel]
-    kind, sums = f"{_SPACE}::{micro.code}", f"const {_SPACE}::Epilogue<{ELEMENT[micro.total]}>&"
+    kind, sums = _class_of(product), f"const {_SPACE}::Epilogue<{ELEMENT[micro.total]}>&"
     rest = f"const {kind}::Weight*, int"
     headers = [_header(micro)]
     if _reads_rows_in_place(product) or (isinstance(product.a, Patches) and product.a.pieces.in_place):
@@ -68,6 +73,17 @@ def instance_of(product: Product) -> Instance:
         pack = f"const {_SPACE}::Pack<{kind}::Element>&"
         declaration = f"void {_SPACE}::multiply<{kind}>(const {_SPACE}::Sizes&, {rest}, {pack}, {sums})"
     return Instance(tuple(headers), declaration)
+
+
+def _class_of(product: Product) -> str:
+    """The C++ class of a product's micro kernel: one for each shape of groups of channels."""
+    code = f"{_SPACE}::{MICRO_KERNELS[product.micro_kernel].code}"
+    if isinstance(product.a, View) or (groups := product.a.pieces.groups) is None:
+        return code
+    stride, taps = product.a.stride[1], product.a.kernel[1]
+    neighbours = taps if (stride, product.a.dilation[1]) == (1, 1) else 1
+    shape = (groups.inputs, groups.outputs, groups.together, groups.times, stride, neighbours)
+    return f"{code}<{', '.join(map(str, shape))}>"
 
 
 def _is_batch(product: Product) -> bool:
@@ -90,6 +106,8 @@ def _template_of(windows: Patches) -> str:
         return _TILES
     if windows.pieces.depthwise:
         return _DEPTHWISE
+    if windows.pieces.groups is not None:
+        return _GROUPED
     if windows.pieces.in_place:
         return _IN_PLACE
     return _SHIFTED if windows.pieces.count > 1 else _COPIED
@@ -101,7 +119,7 @@ def emit_product(
     """Write the call: sizes, packing of the first operand, and the epilogue with the kernel's loops. bounds: names of
     the first row and of the row after the last one, in one thread, if not all are wanted."""
     values, micro = loops.values, MICRO_KERNELS[product.micro_kernel]
-    kind = f"{_SPACE}::{micro.code}"
+    kind = _class_of(product)
     *batch, rows, depth = (values.expr(size) for size in product.a.sizes)
     view = product.a if isinstance(product.a, View) else product.a.image
     b = values.address(product.b, product.columns * 0)

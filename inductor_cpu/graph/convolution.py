@@ -31,11 +31,13 @@ from inductor_cpu.graph.post_ops import PostOp, binary_post_op, fuse_binaries, u
 from inductor_cpu.graph.products import (
     ConvolutionKernelChoice,
     DepthwiseChoice,
+    GroupedChoice,
     make_channels_last,
     pair,
     use_loops_for_depthwise,
     use_micro_kernel_for_convolution,
     use_micro_kernel_for_depthwise,
+    use_micro_kernel_for_groups,
 )
 from inductor_cpu.graph.tail import find_tail, replace_tail
 from inductor_cpu.graph.weights import growth_reason
@@ -94,6 +96,7 @@ def pack_convolutions(
     spreader: StrideSpreader,
     micro_kernel: ConvolutionKernelChoice,
     depthwise_kernel: DepthwiseChoice,
+    grouped_kernel: GroupedChoice,
 ) -> tuple[int, list[Refusal]]:
     """Replace convolutions, whose results become channels-last, and bring the strides of all other nodes up to date.
     Returns how many were replaced, and those left alone."""
@@ -107,7 +110,9 @@ def pack_convolutions(
         if not is_call(node, (aten.convolution.default,)):
             spreader.visit(node)
             continue
-        reason = refusal(node, weights) or _replace(gm.graph, node, spreader, micro_kernel, depthwise_kernel)
+        reason = refusal(node, weights) or _replace(
+            gm.graph, node, spreader, micro_kernel, depthwise_kernel, grouped_kernel
+        )
         if reason is not None:
             refused.append(Refusal(node.name, reason))
             spreader.visit(node)
@@ -123,10 +128,12 @@ def _replace(
     spreader: StrideSpreader,
     micro_kernel: ConvolutionKernelChoice,
     depthwise_kernel: DepthwiseChoice,
+    grouped_kernel: GroupedChoice,
 ) -> str | None:
     """Put what computes it into its place: a micro kernel, loops or oneDNN; the reason why none of them can."""
     own = _product_choice(conv, micro_kernel) if is_matrix_product(conv) else None
     alone = _depthwise_choice(conv, depthwise_kernel) if is_depthwise(conv) else None
+    groups = _grouped_choice(conv, grouped_kernel) if is_grouped(conv) else None
     if own == BY_LOOPS:
         convolve_by_loops(graph, conv, spreader)
     elif own is not None:
@@ -135,6 +142,8 @@ def _replace(
         use_loops_for_depthwise(graph, conv, spreader)
     elif alone is not None:
         use_micro_kernel_for_depthwise(graph, conv, alone, spreader)
+    elif groups is not None:
+        use_micro_kernel_for_groups(graph, conv, groups, spreader)
     elif (reason := unsupported_dtype(fake(conv).dtype, "convolution")) is not None:
         return reason
     else:
@@ -157,6 +166,14 @@ def _depthwise_choice(conv: fx.Node, depthwise_kernel: DepthwiseChoice) -> str |
     return BY_LOOPS if own is None and kernel.dtype in _LOW_PRECISION else own
 
 
+def _grouped_choice(conv: fx.Node, grouped_kernel: GroupedChoice) -> str | None:
+    """Who convolves groups of channels by themselves; None for oneDNN, which is as fast where a window is one pixel."""
+    kernel, groups = fake(args_of(conv)[1]), args_of(conv)[8]
+    if kernel.shape[2:].numel() == 1 and unsupported_dtype(kernel.dtype, "convolution") is None:
+        return None
+    return grouped_kernel(kernel.dtype, kernel.shape[1], kernel.shape[0] // groups, groups)
+
+
 def is_matrix_product(conv: fx.Node) -> bool:
     """Whether a convolution is one product of windows and weights: two dimensions, one group, not transposed."""
     _, weight, _, _, _, _, transposed, _, groups = args_of(conv)
@@ -170,6 +187,13 @@ def is_depthwise(conv: fx.Node) -> bool:
     kernel = fake(weight).shape
     alone = fake(weight).dim() == 4 and groups == fake(x).shape[1] == kernel[0] and not transposed
     return alone and kernel[2:].numel() > 1 and groups >= _LEAST_CHANNELS
+
+
+def is_grouped(conv: fx.Node) -> bool:
+    """Whether groups of channels, or single ones, are convolved by themselves, over windows of two dimensions, not
+    transposed."""
+    _, weight, _, _, _, _, transposed, _, groups = args_of(conv)
+    return fake(weight).dim() == 4 and groups > 1 and not transposed
 
 
 def _windows(conv: fx.Node) -> Windows:

@@ -12,6 +12,7 @@ from torch import fx
 from torch._guards import detect_fake_mode
 
 from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION
+from inductor_cpu.ir.grouped import PACKED_GROUPED_CONVOLUTION
 from inductor_cpu.ir.operators import (
     DRAWN_IN_LOOPS,
     PACKED_BMM,
@@ -33,8 +34,8 @@ TRANSPOSES = (aten.permute.default, aten.t.default, aten.transpose.int)
 
 #: Ours that take any strides.
 _OWN = (
-    DEPTHWISE_CONVOLUTION, PACKED_BMM, PACKED_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION, PACKED_INT_CONVOLUTION,
-    PACKED_INT_MM, PACKED_LINEAR, PACKED_OPERAND, PACKED_TILES, WEIGHT_GRADIENT,
+    DEPTHWISE_CONVOLUTION, PACKED_BMM, PACKED_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION, PACKED_GROUPED_CONVOLUTION,
+    PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR, PACKED_OPERAND, PACKED_TILES, WEIGHT_GRADIENT,
 )  # fmt: skip
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 

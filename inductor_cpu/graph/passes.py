@@ -25,7 +25,7 @@ from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_lin
 from inductor_cpu.graph.per_call import PerCallChoice, pack_per_call
 from inductor_cpu.graph.per_call_convolution import TilingChoice, convolve_by_tiles
 from inductor_cpu.graph.positions import shorten_positions
-from inductor_cpu.graph.products import ConvolutionKernelChoice, DepthwiseChoice, MicroKernelChoice
+from inductor_cpu.graph.products import ConvolutionKernelChoice, DepthwiseChoice, GroupedChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
 from inductor_cpu.graph.random import draw_in_loops
 from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
@@ -92,6 +92,7 @@ def run_passes(
     micro_kernel: MicroKernelChoice = no_micro_kernel,
     convolution_kernel: ConvolutionKernelChoice = no_micro_kernel,
     depthwise_kernel: DepthwiseChoice = no_micro_kernel,
+    grouped_kernel: GroupedChoice = no_micro_kernel,
     kernel_per_call: PerCallChoice = no_micro_kernel,
     tiling_kernel: TilingChoice = no_micro_kernel,
     attention_kernel: AttentionChoice = no_attention_kernel,
@@ -100,10 +101,10 @@ def run_passes(
 ) -> Prepared:
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
     inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of linears),
-    `convolution_kernel` or `depthwise_kernel` names one. `kernel_per_call` decides about products that would be
-    packed at each call, `tiling_kernel` about such convolutions, `attention_kernel` about attention in every graph.
-    once: no weight is to be in memory both as it is and packed. eager_random: random numbers are those of eager
-    mode."""
+    `convolution_kernel`, `depthwise_kernel` or `grouped_kernel` names one. `kernel_per_call` decides about products
+    that would be packed at each call, `tiling_kernel` about such convolutions, `attention_kernel` about attention in
+    every graph. once: no weight is to be in memory both as it is and packed. eager_random: random numbers are those of
+    eager mode."""
     gm.graph.eliminate_dead_code()
     if not eager_random:
         draw_in_loops(gm)
@@ -129,7 +130,7 @@ def run_passes(
     for part, before in slices:
         spreader.changed(part, before)
     convolutions, refused = pack_convolutions(
-        gm, weight_only(gm, static_inputs), spreader, convolution_kernel, depthwise_kernel
+        gm, weight_only(gm, static_inputs), spreader, convolution_kernel, depthwise_kernel, grouped_kernel
     )
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
     products = _per_call(pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call, once))

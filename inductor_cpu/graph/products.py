@@ -4,6 +4,7 @@ addmm(b, x, permute(w))  ->  packed_linear(x, packed(w), None, b)
 convolution(x, w, b)     ->  packed_convolution(x, packed(permute(w)), b), channels-last, with a scale_shift after it
 convolution of integers  ->  packed_int_convolution(x, packed(permute(w))), channels-last, exactly
 depthwise convolution    ->  packed_depthwise_convolution(x, packed(w), b), or depthwise_convolution(x, permute(w), b)
+convolution of groups    ->  packed_grouped_convolution(x, packed(permute(w)), b)
 
 What follows the layer stays as it is: the scheduler makes pointwise operations the epilogue of the kernel.
 """
@@ -31,6 +32,7 @@ from inductor_cpu.graph.edit import (
 )
 from inductor_cpu.graph.layers import widest
 from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION
+from inductor_cpu.ir.grouped import PACKED_GROUPED_CONVOLUTION
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, ORDER, MicroKernel
 from inductor_cpu.ir.operators import (
     PACKED_CONVOLUTION,
@@ -39,7 +41,7 @@ from inductor_cpu.ir.operators import (
     PACKED_OPERAND,
     SCALE_SHIFT,
 )
-from inductor_cpu.ir.windows import Pieces, Windows, pieces_of
+from inductor_cpu.ir.windows import Pieces, Windows, of_groups, pieces_of, with_panels
 from inductor_cpu.ir.winograd import PACKED_TILES
 
 #: (rows, inner size, columns, each None when unknown, dtype, that of the weight) -> the micro kernel that should
@@ -51,6 +53,9 @@ ConvolutionKernelChoice = Callable[[Windows, torch.dtype], str | None]
 
 #: The same of (dtype, how many windows a pixel is in) where each channel is convolved by itself; `BY_LOOPS` for loops.
 DepthwiseChoice = Callable[[torch.dtype, float], str | None]
+
+#: The same of (dtype, channels and results of a group, how many groups) where groups of channels are; never loops.
+GroupedChoice = Callable[[torch.dtype, int, int, int], str | None]
 
 
 def use_micro_kernel(
@@ -139,6 +144,24 @@ def use_micro_kernel_for_depthwise(graph: fx.Graph, conv: fx.Node, name: str, sp
     replace_convolution(graph, conv, build, spreader)
 
 
+def use_micro_kernel_for_groups(graph: fx.Graph, conv: fx.Node, name: str, spreader: StrideSpreader) -> None:
+    """The same of groups of channels by themselves, which the micro kernel takes."""
+    weight, stride, padding, dilation, groups = (args_of(conv)[k] for k in (1, 3, 4, 5, 8))
+    columns, inputs, *kernel = (int(s) for s in fake(weight).shape)
+    pairs = [pair(values) for values in (stride, padding, dilation)]
+    micro = MICRO_KERNELS[name]
+    pieces = of_groups(micro, kernel, inputs, columns // groups, groups)
+    assert pieces is not None
+
+    def build(x: fx.Node, scale: fx.Node | None, bias: Any) -> fx.Node:
+        by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])
+        packed = _pack(graph, _in_pieces(graph, by_pixel, pieces, micro), with_panels(micro, pieces))
+        operands = x, packed, scale, bias, columns, kernel, *pairs, groups, name
+        return add(graph, PACKED_GROUPED_CONVOLUTION, *operands, value=channels_last(fake(conv)))
+
+    replace_convolution(graph, conv, build, spreader)
+
+
 def _in_pieces(graph: fx.Graph, weight: fx.Node, pieces: Pieces, micro: MicroKernel) -> fx.Node:
     """A weight (columns, ky, kx, channels) as a matrix (columns, depth), each piece padded for a micro kernel."""
     columns = int(fake(weight).shape[0])
@@ -187,10 +210,13 @@ def _scale_and_bias(graph: fx.Graph, last: fx.Node, bias: Any) -> tuple[fx.Node 
 def pack(graph: fx.Graph, weight: fx.Node, name: str) -> fx.Node:
     """A (columns, depth) weight in the layout of a micro kernel; those of a (batch, columns, depth) one after the
     other."""
-    micro = MICRO_KERNELS[name]
-    columns, depth = fake(weight).shape[-2:]
-    if not isinstance(columns, int) or not isinstance(depth, int):
+    if not all(isinstance(size, int) for size in fake(weight).shape[-2:]):
         return add(graph, PACKED_OPERAND, weight, name)
+    return _pack(graph, weight, MICRO_KERNELS[name])
+
+
+def _pack(graph: fx.Graph, weight: fx.Node, micro: MicroKernel) -> fx.Node:
+    columns, depth = fake(weight).shape[-2:]
     batch = fake(weight).dim() - 2
     more_columns, more_depth = -columns % micro.columns, -depth % micro.step
     if more_columns or more_depth:

@@ -17,6 +17,7 @@ from torch import fx
 
 from inductor_cpu.graph.edit import RESHAPES, args_of
 from inductor_cpu.ir.depthwise import PACKED_DEPTHWISE_CONVOLUTION
+from inductor_cpu.ir.grouped import PACKED_GROUPED_CONVOLUTION
 from inductor_cpu.ir.operators import (
     PACKED_BMM,
     PACKED_CONVOLUTION,
@@ -58,7 +59,8 @@ _PACKERS = {*_LAYOUT_HINTS, mkldnn._reorder_convolution_transpose_weight.default
 
 #: Operators of ours whose second operand is a packed weight.
 _PRODUCTS = {
-    PACKED_BMM, PACKED_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION, PACKED_INT_CONVOLUTION, PACKED_INT_MM, PACKED_LINEAR,
+    PACKED_BMM, PACKED_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION, PACKED_GROUPED_CONVOLUTION, PACKED_INT_CONVOLUTION,
+    PACKED_INT_MM, PACKED_LINEAR,
 }  # fmt: skip
 
 #: Operators that read rows of a table.

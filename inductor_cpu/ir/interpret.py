@@ -164,6 +164,11 @@ class _Run:
         if isinstance(node.a, Patches) and node.a.pieces.depthwise:
             taps = unpack(packed, columns, node.a.pieces.values).to(total).mT
             return (a.to(total).reshape(-1, *taps.shape) * taps).sum(1)
+        if isinstance(node.a, Patches) and (groups := node.a.pieces.groups) is not None:
+            weight = unpack_windows(row, packed, columns, node.a.pieces).to(total)
+            weight = weight.reshape(-1, groups.outputs, node.a.pieces.count, groups.inputs)
+            pixels = a.to(total).reshape(len(a), node.a.pieces.count, -1, groups.inputs)
+            return torch.einsum("rpgi,gopi->rgo", pixels, weight).reshape(-1, columns)
         if isinstance(node.a, Patches):
             b = unpack_windows(row, packed, columns, node.a.pieces)
         else:

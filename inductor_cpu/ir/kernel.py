@@ -87,9 +87,9 @@ class Product:
     """The matrix product whose blocks a kernel's loops finish: outer is then (rows, columns) of one block.
 
     a: the first operand, (rows, depth) or (batch, rows, depth); b: the packed one; accumulator: the name under which
-    the body loads the block, whose leading dimension is the micro kernel's number of columns. columns: of the whole
-    product. row, panel: symbols of the block's first row, of all the batch, and of its panel; height, width: of its
-    rows and columns. They have values inside the kernel only."""
+    the body loads the block, whose leading dimension is the number of columns of a panel (`micro_of`). columns: of the
+    whole product. row, panel: symbols of the block's first row, of all the batch, and of its panel; height, width: of
+    its rows and columns. They have values inside the kernel only."""
 
     micro_kernel: str
     a: View | Patches

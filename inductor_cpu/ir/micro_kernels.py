@@ -1,5 +1,5 @@
-"""The table of micro kernels: of matrix products, and of convolutions of each channel by itself. What each multiplies,
-and how it wants the second operand packed.
+"""The table of micro kernels: of matrix products, and of convolutions of each channel, or of groups of them, by
+themselves. What each multiplies, and how it wants the second operand packed.
 
 A packed operand is a sequence of panels of `columns` columns. A panel holds its columns for the whole depth, rounded up
 to a multiple of `step` with zeros, as tiles of `tile` columns: for each step, for each tile, for each group of `pair`
@@ -21,7 +21,8 @@ class MicroKernel:
     CPU as in /proc/cpuinfo; unless: features of CPUs where a library is faster; shifts, tiles: it multiplies shifted
     images, windows of 3 x 3 by tiles of 2 x 2 windows (`ir/windows.py`); converts: it converts the packed operand
     first, which many rows pay for; in_place: it reads windows of few values, and rows that meet few panels, where they
-    lie; depthwise: it convolves each channel by itself, and multiplies no matrices."""
+    lie; depthwise: it convolves each channel by itself, and multiplies no matrices; grouped: the same of groups of
+    channels, its columns being what lanes hold: those of a panel depend on the groups (`ir/windows.py`)."""
 
     name: str
     header: str
@@ -41,6 +42,12 @@ class MicroKernel:
     tiles: bool = False
     depthwise: bool = False
     in_place: bool = False
+    grouped: bool = False
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it multiplies matrices, and not only images."""
+        return not self.depthwise and not self.grouped
 
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
@@ -66,6 +73,7 @@ _AMX_BF16 = frozenset({"amx_tile", "amx_bf16"})
 _AMX_INT8 = frozenset({"amx_tile", "amx_int8"})
 _AMX = _AMX_BF16 | _AMX_INT8
 _AMX_F16 = frozenset({"amx_fp16"})
+_F16_ARITHMETIC = frozenset({"avx512_fp16"})
 _DOT_BF16 = frozenset({"avx512_bf16"})
 _VNNI = frozenset({"avx512_vnni"})
 _FMA = frozenset({"avx512f"})
@@ -125,6 +133,20 @@ MICRO_KERNELS: Mapping[str, MicroKernel] = {
                     _AVX2, depthwise=True),
         MicroKernel("channels_f16_avx2", "depthwise.h", "ChannelsF16", _F16, _F16, _F32, 64, 64, 1, 1, "avx2", _AVX2,
                     depthwise=True),
+        MicroKernel("groups_f32", "grouped.h", "GroupsF32", _F32, _F32, _F32, 16, 16, 1, 1, "avx512", _FMA,
+                    grouped=True),
+        MicroKernel("groups_dot_bf16", "grouped_dot_bf16.h", "GroupsDotBf16", _BF16, _BF16, _F32, 16, 16, 2, 2,
+                    "avx512", _DOT_BF16, _AMX_BF16, grouped=True),
+        MicroKernel("groups_bf16", "grouped.h", "GroupsBf16", _BF16, _BF16, _F32, 16, 16, 1, 1, "avx512", _FMA,
+                    _AMX_BF16, grouped=True),
+        MicroKernel("groups_f16", "grouped.h", "GroupsF16", _F16, _F16, _F32, 16, 16, 1, 1, "avx512", _FMA,
+                    _F16_ARITHMETIC, grouped=True),
+        MicroKernel("groups_f32_avx2", "grouped.h", "GroupsF32", _F32, _F32, _F32, 8, 8, 1, 1, "avx2", _AVX2,
+                    grouped=True),
+        MicroKernel("groups_bf16_avx2", "grouped.h", "GroupsBf16", _BF16, _BF16, _F32, 8, 8, 1, 1, "avx2", _AVX2,
+                    grouped=True),
+        MicroKernel("groups_f16_avx2", "grouped.h", "GroupsF16", _F16, _F16, _F32, 8, 8, 1, 1, "avx2", _AVX2,
+                    grouped=True),
     )
 }  # fmt: skip
 

@@ -19,9 +19,10 @@ from typing import Any, Union
 
 import torch
 
-from inductor_cpu.ir.index import ONE, Expr, Sym
+from inductor_cpu.ir.index import ONE, Expr, Sym, as_expr
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, View
-from inductor_cpu.ir.windows import Pieces
+from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel
+from inductor_cpu.ir.windows import Pieces, with_panels
 
 #: The mark in an FX node's meta on a call that must keep its place among others: it has effects.
 ORDERED = "icpu_ordered"
@@ -59,7 +60,8 @@ class Extern:
 @dataclass(frozen=True)
 class Patches:
     """The windows of images as the rows of a matrix: row (n, y, x), column (ky, kx, channel); with pieces that are
-    depthwise, as a matrix for each channel: column (ky, kx).
+    depthwise, as a matrix for each channel: column (ky, kx); with pieces of groups, as one for each group: column
+    (ky, kx, channel of the group).
 
     image: a view (batch, height, width, channels) with stride 1 along the channels. kernel, stride, padding, dilation:
     of the windows, each (vertical, horizontal); outputs: (rows, columns) of windows in an image; pieces: those of a
@@ -84,7 +86,15 @@ class Patches:
     def sizes(self) -> tuple[Expr, Expr]:
         """(rows, depth) of the matrix."""
         batch, channels = self.image.sizes[0], ONE if self.pieces.depthwise else self.image.sizes[3]
+        if self.pieces.groups is not None:
+            channels = as_expr(self.pieces.groups.inputs)
         return batch * self.outputs[0] * self.outputs[1], channels * (self.kernel[0] * self.kernel[1])
+
+
+def micro_of(name: str, a: View | Patches) -> MicroKernel:
+    """The row of a product's micro kernel, with the columns that its panels have for this first operand."""
+    row = MICRO_KERNELS[name]
+    return row if isinstance(a, View) else with_panels(row, a.pieces)
 
 
 @dataclass(frozen=True)

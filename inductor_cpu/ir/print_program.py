@@ -131,6 +131,8 @@ def _(value: Patches) -> str:
         windows.append("by tiles")
     elif value.pieces.depthwise:
         windows.append("each channel by itself")
+    elif value.pieces.groups is not None:
+        windows.append(f"groups of {value.pieces.groups.inputs} channels")
     elif value.pieces.in_place:
         windows.append("where they lie")
     elif value.pieces.count > 1:

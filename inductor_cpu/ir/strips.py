@@ -8,7 +8,7 @@ from inductor_cpu.errors import InternalError
 from inductor_cpu.ir.index import ZERO, Expr, Sym, const, is_nonnegative, loop_var, of, upper_bound
 from inductor_cpu.ir.kernel import Kernel, Listed, Product, Strips
 from inductor_cpu.ir.loop_nest import Load, View
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
+from inductor_cpu.ir.nodes import micro_of
 from inductor_cpu.ir.rewrite import loops_read, value_position
 from inductor_cpu.ir.scatter import is_divisible, is_place
 from inductor_cpu.ir.verify_body import SCHEDULE
@@ -75,7 +75,7 @@ def _span(addresses: Sequence[Expr], loop: Sym, share: int) -> int | None:
 def _of_whole(address: Expr, kernel: Kernel, product: Product, row: Sym, column: Sym) -> Expr | None:
     """An address in a block of a matrix product as one in the whole of it; None if it depends on the block."""
     down, across = kernel.outer
-    width = const(MICRO_KERNELS[product.micro_kernel].columns)
+    width = const(micro_of(product.micro_kernel, product.a).columns)
     steps = [address.coefficient(symbol) for symbol in (product.row, down, product.panel, across)]
     at_row, at_down, at_panel, at_across = steps
     if None in steps or at_row != at_down or at_across is None or at_panel != at_across * width:

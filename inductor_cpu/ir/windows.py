@@ -9,13 +9,16 @@ copy larger ones (`templates/gemm/patches.h`).
 Windows of 3 x 3 neighbours, one at every pixel, are multiplied in tiles of 2 x 2 of them, by 16 products in place of 36
 (`templates/gemm/winograd.h`). The packed weight is G g G^T then, of each 3 x 3 weights g: its pieces are 16 places.
 
-Where each channel is convolved by itself, its window is the depth of its column (`templates/gemm/depthwise.h`).
+Where each channel is convolved by itself, its window is the depth of its column (`templates/gemm/depthwise.h`). Where
+groups of channels are, the depth of a column is the window of its group, and a piece is a pixel
+(`templates/gemm/grouped.h`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import lcm
 
 import torch
 
@@ -27,6 +30,13 @@ _STEPS_OF_LINES, _OF_STEPS_OF_PIXELS = 3, 4
 #: Bytes of a value -> up to how many of a window are read where they lie, which takes up to half of the time of copied
 #: ones. Larger ones take as long, or a tenth longer: their rows are far apart.
 _MOST_IN_PLACE = {4: 256, 2: 640}
+
+
+#: Of groups of channels: vectors of whole groups that are summed together, at most; lanes -> the columns of a part of a
+#: group that are, at most: their weights follow each other; columns of a panel where groups are small; and the least
+#: share of lanes with work.
+_MOST_VECTORS, _TYPICAL_COLUMNS, _LEAST_SHARE_OF_LANES = 8, 64, 0.6
+_LARGEST_PART = {16: 64, 8: 16}
 
 
 @dataclass(frozen=True)
@@ -46,26 +56,78 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class Groups:
+    """Groups of channels, each convolved by itself. inputs, outputs: channels and results of one; together:
+    neighbouring results whose lanes are summed together, those of whole groups or a part of one's; times: how many
+    times as many a panel has."""
+
+    inputs: int
+    outputs: int
+    together: int
+    times: int
+
+    @property
+    def columns(self) -> int:
+        """Of a panel."""
+        return self.together * self.times
+
+
+@dataclass(frozen=True)
 class Pieces:
     """count: of a window; values: of one; tiles: they are the places of tiles of windows; depthwise: each channel meets
-    its own column only; in_place: they are lines, read where they lie. Else one piece is the whole window, copied for
-    each."""
+    its own column only; in_place: they are lines, read where they lie; groups: each column meets the channels of its
+    group only. Else one piece is the whole window, copied for each."""
 
     count: int
     values: int
     tiles: bool = False
     depthwise: bool = False
     in_place: bool = False
+    groups: Groups | None = None
 
     def depth(self, row: MicroKernel) -> int:
         """The depth of the packed weight of a micro kernel: a piece takes whole steps, or groups where it lies."""
-        whole = row.pair if self.in_place else 1 if self.count == 1 else row.step
+        whole = row.pair if self.in_place or self.groups else 1 if self.count == 1 else row.step
         return self.count * _steps(self.values, whole) * whole
 
 
 def of_each_channel(kernel: Sequence[int]) -> Pieces:
     """Those of windows where each channel is convolved by itself."""
     return Pieces(1, kernel[0] * kernel[1], depthwise=True)
+
+
+def of_groups(row: MicroKernel, kernel: Sequence[int], inputs: int, outputs: int, groups: int) -> Pieces | None:
+    """Those of windows where so many groups of channels are convolved by themselves. inputs, outputs: channels and
+    results of one. None where a micro kernel does not take them, or leaves most lanes without work."""
+    if inputs % row.pair:
+        return None
+    lanes, whole = row.columns, lcm(outputs, row.columns)
+    choices = [part for part in range(1, _LARGEST_PART[lanes] + 1) if outputs % part == 0]
+    if outputs < whole <= _MOST_VECTORS * lanes and _are_near(inputs // row.pair, outputs, lanes):
+        choices.append(whole)
+
+    def share_of_lanes(columns: int) -> float:
+        """How many have work."""
+        return groups * outputs / (_steps(groups * outputs, columns) * _steps(columns, lanes) * lanes)
+
+    together = max(choices, key=lambda columns: (share_of_lanes(columns), columns))
+    if share_of_lanes(together) < _LEAST_SHARE_OF_LANES:
+        return None
+    times = max(1, _TYPICAL_COLUMNS // together) if together >= outputs else 1
+    return Pieces(kernel[0] * kernel[1], inputs, groups=Groups(inputs, outputs, together, times))
+
+
+def _are_near(values: int, outputs: int, lanes: int) -> bool:
+    """Whether the groups of each vector of results are two at most, or have their values in a vector, too."""
+    spans = {(first + lanes - 1) // outputs - first // outputs + 1 for first in range(0, lcm(outputs, lanes), lanes)}
+    return all(span <= 2 or span * values <= lanes for span in spans)
+
+
+def with_panels(row: MicroKernel, pieces: Pieces) -> MicroKernel:
+    """A row with the columns that panels have for these pieces."""
+    if pieces.groups is None:
+        return row
+    return replace(row, columns=pieces.groups.columns, tile=pieces.groups.columns)
 
 
 #: Places of a tile of 2 x 2 windows: as many as there are pixels under it.

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 
 from inductor_cpu.ir.micro_kernels import BY_LOOPS, MICRO_KERNELS
-from inductor_cpu.ir.windows import Windows, is_read_in_place
+from inductor_cpu.ir.windows import Windows, is_read_in_place, of_groups
 from inductor_cpu.kernels import linear
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.targets.blocking import blocking_for
@@ -84,6 +84,13 @@ class ProductChoice:
         rows = (row for row in MICRO_KERNELS.values() if row.depthwise and row.name in usable)
         own = next((row.name for row in rows if row.dtype == dtype), None)
         return BY_LOOPS if own is not None and uses < linear.LEAST_USES else own
+
+    def grouped_kernel(self, dtype: torch.dtype, inputs: int, outputs: int, groups: int) -> str | None:
+        """The micro kernel that convolves groups of channels by themselves; None for oneDNN. inputs, outputs: channels
+        and results of a group."""
+        usable = usable_micro_kernels(self._target)
+        rows = (row for row in MICRO_KERNELS.values() if row.grouped and row.name in usable and row.dtype == dtype)
+        return next((row.name for row in rows if of_groups(row, (1, 1), inputs, outputs, groups) is not None), None)
 
     def kernel_per_call(
         self,

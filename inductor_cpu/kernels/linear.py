@@ -177,7 +177,7 @@ def own_kernels(shape: Shape, micro_kernels: Collection[str], blocking: Blocking
     return [
         name
         for name, row in MICRO_KERNELS.items()
-        if name in micro_kernels and not row.depthwise and (row.dtype, row.weight) == (shape.dtype, shape.weight)
+        if name in micro_kernels and row.multiplies and (row.dtype, row.weight) == (shape.dtype, shape.weight)
     ]
 
 

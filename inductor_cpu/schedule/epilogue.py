@@ -8,8 +8,8 @@ from dataclasses import replace
 from inductor_cpu.ir.index import Expr, Sym, loop_var, of, recombine, size_symbol
 from inductor_cpu.ir.kernel import KernelArg, Product, VectorPlan
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, View
-from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel
-from inductor_cpu.ir.nodes import Gemm, Patches
+from inductor_cpu.ir.micro_kernels import MicroKernel
+from inductor_cpu.ir.nodes import Gemm, Patches, micro_of
 from inductor_cpu.schedule.cost import body_cost
 from inductor_cpu.schedule.flat import substitute_loops
 from inductor_cpu.schedule.vectorize import plan_vectors
@@ -17,7 +17,7 @@ from inductor_cpu.schedule.vectorize import plan_vectors
 
 def block_nest(nest: LoopNest, gemm: Gemm, buffers: Mapping[str, Buffer]) -> tuple[LoopNest, Product]:
     """The nest over the rows and columns of one block, and the product it belongs to."""
-    micro = MICRO_KERNELS[gemm.micro_kernel]
+    micro = micro_of(gemm.micro_kernel, gemm.a)
     columns = buffers[gemm.accumulator].sizes[1]
     product = Product(
         gemm.micro_kernel,

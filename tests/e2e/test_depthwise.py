@@ -166,10 +166,3 @@ def test_an_edited_weight_is_followed() -> None:
     check(module, compiled, x)
     module.weight.mul_(2)
     check(module, compiled, x)
-
-
-def test_two_results_a_channel_stay_with_the_library() -> None:
-    """A multiplier is no window of one channel."""
-    module = nn.Conv2d(16, 32, 3, groups=16).eval().bfloat16().requires_grad_(False)
-    with torch.no_grad():
-        assert inductor_cpu.explain(module, torch.randn(1, 16, 6, 6).bfloat16()).extern_calls == 1

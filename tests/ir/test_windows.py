@@ -10,11 +10,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from inductor_cpu.graph.products import pack_windows
 from inductor_cpu.ir import interpret
 from inductor_cpu.ir.depthwise import PACKED_DEPTHWISE_CONVOLUTION
+from inductor_cpu.ir.grouped import PACKED_GROUPED_CONVOLUTION
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, pack
 from inductor_cpu.ir.operators import PACKED_CONVOLUTION, PACKED_INT_CONVOLUTION
 from inductor_cpu.ir.printer import show
 from inductor_cpu.ir.verify import verify_program
-from inductor_cpu.ir.windows import Pieces, pieces_of, unpack_windows
+from inductor_cpu.ir.windows import Groups, Pieces, of_groups, pieces_of, unpack_windows, with_panels
 from inductor_cpu.lower.graph import lower_graph
 from inductor_cpu.lower.rules import RULES
 
@@ -150,6 +151,68 @@ def test_a_depthwise_convolution_meets_its_own_column_only() -> None:
     program = lower_graph(make_fx(convolve, tracing_mode="fake")(*inputs), "windows")
     verify_program(program)
     assert "each channel by itself" in show(program)
+    assert torch.allclose(interpret.run(program, inputs)[0], exact, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "outputs", "groups", "together", "times"),
+    [
+        ("groups_f32", 4, 4, 32, 16, 4),  # permuted
+        ("groups_f32", 1, 2, 32, 16, 4),
+        ("groups_f32", 2, 6, 16, 48, 1),  # three groups and parts of two in the first vector
+        ("groups_f32", 24, 24, 24, 48, 1),  # two groups in the middle one of three
+        ("groups_f32", 24, 24, 9, 48, 1),  # the last half of them has no work
+        ("groups_f32", 24, 24, 1, 24, 2),
+        ("groups_f32", 8, 16, 5, 16, 4),
+        ("groups_f32", 56, 56, 6, 112, 1),
+        ("groups_f32", 112, 112, 5, 16, 1),  # seven parts
+        ("groups_f32", 10, 128, 2, 64, 1),
+        ("groups_f32", 168, 168, 8, 56, 1),
+        ("groups_f32_avx2", 24, 24, 24, 8, 1),
+        ("groups_f32_avx2", 4, 4, 32, 8, 8),
+        ("groups_f32_avx2", 12, 12, 4, 24, 2),
+        ("groups_dot_bf16", 4, 4, 32, 16, 4),
+    ],
+)
+def test_panels_of_groups_leave_few_lanes_without_work(
+    name: str, inputs: int, outputs: int, groups: int, together: int, times: int
+) -> None:
+    pieces = of_groups(MICRO_KERNELS[name], (3, 3), inputs, outputs, groups)
+    assert pieces == Pieces(9, inputs, groups=Groups(inputs, outputs, together, times))
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "outputs", "groups"),
+    [
+        ("groups_f32", 3, 3, 5),  # a vector for three results
+        ("groups_f32", 16, 4, 8),  # the groups of a vector have more channels than one holds
+        ("groups_f32", 6, 6, 16),
+        ("groups_dot_bf16", 3, 16, 4),  # pairs of channels
+        ("groups_f32", 8, 67, 2),
+    ],
+)
+def test_other_groups_are_left_to_a_library(name: str, inputs: int, outputs: int, groups: int) -> None:
+    assert of_groups(MICRO_KERNELS[name], (3, 3), inputs, outputs, groups) is None
+
+
+def test_a_convolution_of_groups_meets_the_channels_of_its_group_only() -> None:
+    """By the operator, and by the interpreter of programs."""
+    row, window, how = MICRO_KERNELS["groups_f32_avx2"], (3, 2), ((2, 1), (1, 2), (1, 1))
+    x = torch.randn(2, 24, 5, 6).contiguous(memory_format=torch.channels_last)
+    weight, scale, bias = torch.randn(40, 3, *window), torch.randn(40), torch.randn(40)
+    pieces = of_groups(row, window, 3, 5, 8)
+    assert pieces is not None
+    matrix = weight.permute(0, 2, 3, 1).reshape(40, -1)
+    inputs = [x, pack(with_panels(row, pieces), matrix), scale, bias]
+
+    def convolve(*operands: torch.Tensor) -> tuple[torch.Tensor]:
+        return (PACKED_GROUPED_CONVOLUTION(*operands, 40, window, *how, 8, row.name),)
+
+    exact = torch.nn.functional.conv2d(x, weight, None, *how, groups=8) * scale[:, None, None] + bias[:, None, None]
+    assert torch.allclose(convolve(*inputs)[0], exact, atol=1e-5)
+    program = lower_graph(make_fx(convolve, tracing_mode="fake")(*inputs), "windows")
+    verify_program(program)
+    assert "groups of 3 channels" in show(program)
     assert torch.allclose(interpret.run(program, inputs)[0], exact, atol=1e-5)
 
 

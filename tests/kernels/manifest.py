@@ -21,7 +21,7 @@ from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack
 from inductor_cpu.ir.nodes import Patches
 from inductor_cpu.ir.plan import Instance, KernelSource
-from inductor_cpu.ir.windows import Pieces
+from inductor_cpu.ir.windows import Pieces, of_groups
 from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.toolchain import COMMON_FLAGS, KERNEL_FLAGS, find_toolchain
 from inductor_cpu.targets.blocking import blocking_for, definitions
@@ -32,7 +32,7 @@ from tests.codegen.harness import FUNCTION, addresses_of, available, emulated_ma
 MATRICES = {
     name: row
     for each in MICRO_KERNELS.values()
-    if not each.depthwise
+    if each.multiplies
     for name, row in (
         (each.name, replace(each, in_place=False)),
         *([(f"{each.name} in place", each)] if each.in_place else ()),
@@ -137,7 +137,7 @@ def why_not_compiled(rows: Sequence[MicroKernel]) -> str | None:
     instances = [instance for row in rows for instance in instances_of(row)]
     shared = [f'#include "{header}"' for instance in instances for header in instance.headers]
     shared += [f"template {instance.declaration};" for instance in instances]
-    text = "\n".join(['#include "icpu.h"', *shared, *(source_of(row).code for row in rows if not row.depthwise)])
+    text = "\n".join(['#include "icpu.h"', *shared, *(source_of(row).code for row in rows if row.multiplies)])
     command = [*base, *tools.includes, "-I", str(paths.prelude().parent), "-fsyntax-only", "-x", "c++", "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
@@ -151,6 +151,9 @@ def instances_of(row: MicroKernel) -> list[Instance]:
     image, windows = View("a", (one,) * 4, (one,) * 4, one), ((3, 3), (1, 1), (1, 1), (1, 1), (one, one))
     if row.depthwise:
         return [instance_of(Product(row.name, Patches(image, *windows, Pieces(1, 9, depthwise=True)), "b", *around))]
+    if row.grouped:
+        shapes = [of_groups(row, (3, 3), 8, outputs, 4) for outputs in (8, 24, 40, 64)]
+        return [instance_of(Product(row.name, Patches(image, *windows, of), "b", *around)) for of in shapes if of]
     operands: list[View | Patches] = [View("a", (one, one), (one, one), one)]
     if row.shifts:
         operands.append(Patches(image, *windows, Pieces(9, 1)))

@@ -33,7 +33,7 @@ from inductor_cpu.kernels.usable import usable_micro_kernels
 from inductor_cpu.runtime.cache import KernelCache
 from inductor_cpu.runtime.measurements import Measurements
 from inductor_cpu.targets.blocking import Blocking, blocking_for
-from inductor_cpu.targets.cpu import ISAS, detect
+from inductor_cpu.targets.cpu import ISAS, LEVELS, best_isa, detect
 from tests.cases import cases
 
 
@@ -365,6 +365,29 @@ def test_channels_are_convolved_by_themselves_in_loops_where_pixels_are_in_few_w
         pytest.skip(f"this CPU has no {isa}")
     choice = ProductChoice(replace(detect(), isa=level), split_float32=True, winograd=True, prepack=True, trials=None)
     assert choice.depthwise_kernel(dtype, uses) == kernel
+
+
+@pytest.mark.parametrize(
+    ("level", "dtype", "inputs", "kernel"),
+    [
+        ("avx2", torch.float32, 8, "groups_f32_avx2"),
+        ("avx2", torch.float16, 8, "groups_f16_avx2"),
+        ("avx512", torch.bfloat16, 8, "groups_bf16"),
+        ("avx512_bf16", torch.bfloat16, 8, "groups_dot_bf16"),
+        ("avx512_bf16", torch.bfloat16, 7, "groups_bf16"),  # it takes pairs of channels
+        ("avx512_bf16", torch.float64, 8, None),
+        ("amx", torch.float32, 8, "groups_f32"),
+        ("amx", torch.bfloat16, 8, None),  # not measured there
+        ("amx", torch.float16, 8, None),
+    ],
+)
+def test_groups_of_channels_are_convolved_by_the_first_kernel_that_takes_them(
+    level: str, dtype: torch.dtype, inputs: int, kernel: str | None
+) -> None:
+    features = LEVELS[level]
+    target = replace(detect(), isa=best_isa(features), features=features)
+    choice = ProductChoice(target, split_float32=True, winograd=True, prepack=True, trials=None)
+    assert choice.grouped_kernel(dtype, inputs, outputs=16, groups=4) == kernel
 
 
 def test_convolutions_by_tiles_are_chosen_without_trials_of_linears() -> None:
