@@ -82,8 +82,10 @@ def _build_and_load(
 
 
 def split_units(sources: dict[str, KernelSource], jobs: int) -> list[dict[str, KernelSource]]:
-    """Groups of kernels, one per translation unit: as few as keep `jobs` compilers busy, of similar length of code."""
-    count = min(len(sources), max(jobs, -(-len(sources) // MAX_KERNELS_PER_UNIT)))
+    """Groups of kernels, one per translation unit: as few as keep `jobs` compilers busy, all until the end, of similar
+    length of code."""
+    rounds = -(-len(sources) // (MAX_KERNELS_PER_UNIT * jobs))
+    count = min(len(sources), rounds * jobs)
     units: list[dict[str, KernelSource]] = [{} for _ in range(count)]
     lengths = [0] * count
     for key, source in sorted(sources.items(), key=lambda item: (-len(item[1].code), item[0])):

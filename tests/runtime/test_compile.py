@@ -193,7 +193,7 @@ def test_cancelled_group_kills_and_starts_nothing() -> None:
 def test_units_are_few_balanced_and_bounded() -> None:
     sources = {f"k{i}": KernelSource(f"s{i}", "l", "x" * (i + 1)) for i in range(60)}
     units = split_units(sources, 2)
-    assert len(units) == 3
+    assert len(units) == 4  # a third one would leave a compiler without work for as long as it takes
     assert {key for unit in units for key in unit} == set(sources)
     assert max(len(unit) for unit in units) <= compile_module.MAX_KERNELS_PER_UNIT
     lengths = [sum(len(s.code) for s in unit.values()) for unit in units]
