@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from inductor_cpu.codegen.cxx import ELEMENT
+from inductor_cpu.codegen.groups import shape_of_groups
 from inductor_cpu.codegen.loops import Loops
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices
@@ -80,10 +81,7 @@ def _class_of(product: Product) -> str:
     code = f"{_SPACE}::{MICRO_KERNELS[product.micro_kernel].code}"
     if isinstance(product.a, View) or (groups := product.a.pieces.groups) is None:
         return code
-    stride, taps = product.a.stride[1], product.a.kernel[1]
-    neighbours = taps if (stride, product.a.dilation[1]) == (1, 1) else 1
-    shape = (groups.inputs, groups.outputs, groups.together, groups.times, stride, neighbours)
-    return f"{code}<{', '.join(map(str, shape))}>"
+    return f"{code}<{', '.join(map(str, shape_of_groups(product, product.a, groups)))}>"
 
 
 def _is_batch(product: Product) -> bool:

@@ -35,21 +35,20 @@ struct LanesByFma {
 
 // A row of the table of micro kernels, for one shape of groups: their channels and results; results whose lanes are summed
 // together, of whole groups or a part of one, and how many times as many a panel has; pixels between neighbouring windows of
-// a line; taps of a line that are summed together, 1 or all of them if they and the windows are neighbours.
-template <class Lanes, int inputs, int outputs, int together, int times, int stride, int neighbours>
+// a line. What registers hold (codegen/groups.py): vectors of results at once; taps of a line that are summed together, 1 or
+// all of them if they and the windows are neighbours; windows at once, at least and at most.
+template <class Lanes, int inputs, int outputs, int together, int times, int stride, int vectors, int taps, int least, int most>
 struct Groups : Lanes {
   static constexpr int kInputs = inputs / Lanes::kPair;  // values of a pixel in a group
-  static constexpr int kOutputs = outputs, kTogether = together, kTimes = times, kStride = stride;
+  static constexpr int kOutputs = outputs, kTogether = together, kStride = stride;
+  static constexpr int kAtOnce = vectors, kTaps = taps, kLeast = least, kMost = most;
   static constexpr int kColumns = together * times;
   static constexpr bool kWhole = kColumns >= outputs;  // a panel is of whole groups
   static constexpr int kGroups = kWhole ? together / outputs : 1;  // whose results are summed together
   static constexpr int kPixel = kGroups * times * kInputs;  // values of a pixel that a panel needs
   static constexpr int kVectors = (together + kLanes - 1) / kLanes;
-  static constexpr int kAtOnce = int(equal_parts(kVectors, kLanes == 16 ? 3 : 2));  // vectors
-  static constexpr int kNeighbours = kAtOnce == 1 && neighbours <= (kLanes == 16 ? 7 : 3) ? neighbours : 1;
-  // Windows at once, whose sums registers hold.
-  static constexpr int kBlock = kLanes == 16 ? (kAtOnce == 1 ? 14 : kAtOnce == 2 ? 12 : 8) : (kAtOnce == 1 ? 8 : 6);
   static_assert(inputs % Lanes::kPair == 0 && (kWhole ? together % outputs : outputs % together) == 0);
+  static_assert(taps == 1 || (stride == 1 && vectors == 1));
 };
 template <int... shape>
 using GroupsF32 = Groups<LanesByFma<float>, shape...>;
@@ -167,12 +166,12 @@ class GroupsOfThread {
     const Weight* const weights = b_ + panel * p_.kernel_y * p_.kernel_x * Micro::kInputs * kPair * kColumns;
     const int64_t width = std::min(kColumns, columns_ - panel * kColumns);
     for (int64_t x = 0, count; x < p_.across; x += count) {
-      count = equal_parts(p_.across - x, Micro::kBlock);
-      alignas(64) float sums[Micro::kBlock * kColumns];
+      count = equal_parts(p_.across - x, Micro::kMost);
+      alignas(64) float sums[Micro::kMost * kColumns];
       const float* const first = pixels + x * Micro::kStride * Micro::kPixel;
       [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-        ((count == n + 1 ? sum_panel<n + 1>(first, weights, width, sums) : void()), ...);
-      }(std::make_integer_sequence<int, Micro::kBlock>{});
+        ((count == Micro::kLeast + n ? sum_panel<Micro::kLeast + n>(first, weights, width, sums) : void()), ...);
+      }(std::make_integer_sequence<int, Micro::kMost - Micro::kLeast + 1>{});
       epilogue_(row + x, count, panel, width, sums);
     }
   }
@@ -212,7 +211,7 @@ class GroupsOfThread {
 
   template <int windows, int... vector>
   void sum(const float* pixels, const Weight* weights, float* sums) const {
-    constexpr int vectors = sizeof...(vector), taps = Micro::kNeighbours, pixels_at_once = windows + taps - 1;
+    constexpr int vectors = sizeof...(vector), taps = Micro::kTaps, pixels_at_once = windows + taps - 1;
     constexpr int64_t row = kColumns * kPair;
     Reg<float> sum[windows][vectors] = {};
     for (int64_t y = 0; y < p_.kernel_y; ++y) {
