@@ -143,18 +143,19 @@ template <class V> using Min = Accumulator<V, MinFold>;
 template <class V> using Any = Accumulator<V, AnyFold>;
 template <class V> using All = Accumulator<V, AllFold>;
 
-// A sum of many terms: partial sums of kBlock terms are summed among themselves, twice, so that rounding errors of
-// floats stay small for up to millions of terms per lane.
+// A sum of many terms: partial sums of kLow terms are summed among themselves, up to kMiddle of them, and these, so that
+// rounding errors of floats stay small for up to millions of terms per lane. The first parts are short: equal terms, such as
+// squares of what a relu has cut off, have errors of one sign as long as their sum has one exponent.
 template <class V>
 struct CascadeSum {
   using Element = element_t<V>;
-  static constexpr int kBlock = 256;
-  Sum<V> low, middle, high;
-  int terms = 0;
+  static constexpr uint32_t kLow = 32, kMiddle = 32 * kLow, kHigh = 64 * kMiddle;  // terms
+  Sum<V> low, middle, high, top;
+  uint32_t terms = 0;
 
   void add(const V& x) {
     low.add(x);
-    if (++terms % kBlock == 0) carry();
+    if (++terms % kLow == 0) carry();
   }
   template <class Lanes>
   void add(const V& x, const Lanes& lanes) {
@@ -165,19 +166,20 @@ struct CascadeSum {
     low.merge(other.low);
     middle.merge(other.middle);
     high.merge(other.high);
+    top.merge(other.top);
   }
-  V result() const { return high.value + (middle.value + low.value); }
+  V result() const { return top.value + (high.value + (middle.value + low.value)); }
   Element across() const { return Sum<V>{result()}.across(); }
 
  private:
   void carry() {
-    middle.add(low.value);
-    low = {};
-    if (terms == kBlock * kBlock) {
-      high.add(middle.value);
-      middle = {};
-      terms = 0;
-    }
+    move(low, middle);
+    if (terms % kMiddle == 0) move(middle, high);
+    if (terms % kHigh == 0) move(high, top);
+  }
+  static void move(Sum<V>& from, Sum<V>& to) {
+    to.add(from.value);
+    from = {};
   }
 };
 
