@@ -133,7 +133,7 @@ def _replace(
     """Put what computes it into its place: a micro kernel, loops or oneDNN; the reason why none of them can."""
     own = _product_choice(conv, micro_kernel) if is_matrix_product(conv) else None
     alone = _depthwise_choice(conv, depthwise_kernel) if is_depthwise(conv) else None
-    groups = _grouped_choice(conv, grouped_kernel) if is_grouped(conv) else None
+    grouped = _grouped_choice(conv, grouped_kernel) if is_grouped(conv) else None
     if own == BY_LOOPS:
         convolve_by_loops(graph, conv, spreader)
     elif own is not None:
@@ -142,8 +142,8 @@ def _replace(
         use_loops_for_depthwise(graph, conv, spreader)
     elif alone is not None:
         use_micro_kernel_for_depthwise(graph, conv, alone, spreader)
-    elif groups is not None:
-        use_micro_kernel_for_groups(graph, conv, groups, spreader)
+    elif grouped is not None:
+        use_micro_kernel_for_groups(graph, conv, grouped, spreader)
     elif (reason := unsupported_dtype(fake(conv).dtype, "convolution")) is not None:
         return reason
     else:
