@@ -13,6 +13,8 @@ from inductor_cpu.ir.windows import TILE_PLACES
 
 #: G of `templates/gemm/winograd.h`.
 _TO_TILES = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
+#: There the weights of a window have a NaN if they are packed as they are, as `templates/gemm/winograd.h` says.
+_MARK_PLACE = 9
 
 
 def tiles_of(weight: torch.Tensor, turned: bool, micro_kernel: str) -> torch.Tensor:
@@ -20,8 +22,19 @@ def tiles_of(weight: torch.Tensor, turned: bool, micro_kernel: str) -> torch.Ten
     convolution that gives the gradients of the image; channels are its columns then, and windows are turned around."""
     weight = weight.transpose(0, 1).flip(2, 3) if turned else weight
     g = torch.tensor(_TO_TILES, dtype=weight.dtype)
-    places = torch.einsum("yi,ncij,xj->nyxc", g, weight, g)
+    places = _keep_what_is_infinite(weight, torch.einsum("yi,ncij,xj->nyxc", g, weight, g))
     return pack(MICRO_KERNELS[micro_kernel], places.reshape(len(places), -1))
+
+
+def _keep_what_is_infinite(weight: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Places (columns, y, x, channels), with the weights themselves and a mark where these are not finite."""
+    finite = places.isfinite().all(2).all(1)
+    if finite.all():
+        return places
+    kept = torch.zeros_like(places).flatten(1, 2)
+    kept[:, :9] = weight.flatten(2).transpose(1, 2)
+    kept[:, _MARK_PLACE] = torch.nan
+    return torch.where(finite[:, None, None], places, kept.view_as(places))
 
 
 @torch.library.custom_op(f"{NAMESPACE}::packed_tiles", mutates_args=())

@@ -8,7 +8,9 @@
 //
 // A pixel is in sums and differences of all the tile. One that is infinite or not a number makes all four results so: such
 // tiles are multiplied again window by window, with weights that are computed back from G g G^T, to a unit or two of the
-// last place. Of finite pixels the largest under a tile decides how many digits the others keep, and likewise of weights.
+// last place. Weights whose G g G^T is not finite, as of infinite ones, are packed as they are, in the first nine places, with
+// a NaN as their mark in one that is in all four results: all their tiles are multiplied window by window. Of finite pixels
+// the largest under a tile decides how many digits the others keep, and likewise of weights.
 //
 // Preconditions: those of patches.h, for floats; strides and dilations of 1, windows of 3 x 3 pixels; channels are a
 // multiple of kStep. B is packed as multiply.h says, its depth one place (y, x) of G g G^T after the other, each with its
@@ -20,6 +22,7 @@
 namespace icpu::gemm {
 
 inline constexpr int64_t kTilePlaces = 16;
+inline constexpr int64_t kMarkPlace = 9;
 
 // Where tiles lie: numbered along a line of tiles, then by lines, then by images.
 class Tiles {
@@ -288,6 +291,11 @@ class TilesOfThread {
       taps[y][0] = lines[y][0];
       taps[y][1] = lines[y][1] - lines[y][2];
       taps[y][2] = lines[y][3];
+    }
+    const Reg<float> mark = load_reg(from + kMarkPlace * p_.channels * kColumns);
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      if (!std::isnan(mark[lane])) continue;
+      for (int64_t n = 0; n < 9; ++n) taps[n / 3][n % 3][lane] = from[n * p_.channels * kColumns + lane];
     }
   }
 

@@ -1,5 +1,5 @@
 // The weights of a convolution of 3 x 3 neighbouring pixels, packed for products by tiles (winograd.h): G g G^T of each 3 x 3
-// weights g.
+// weights g. Where that is not finite, as of infinite weights, there are the weights themselves: see winograd.h.
 //
 // Preconditions: strides in elements, of any sign; B as multiply.h says, for a micro kernel whose panel is rows of kColumns
 // columns (vectors.h, kPair 1); channels are a multiple of kStep.
@@ -47,6 +47,18 @@ inline ICPU_INLINE void load_weights(const TileWeights& w, int64_t column, int64
   for (int n = 0; n < 9; ++n) out[n / 3][n % 3] = load_reg(taps[n]);
 }
 
+// Lanes of `places` that are not all finite become the weights, and the mark of them.
+inline ICPU_INLINE void keep_what_is_infinite(const Reg<float> (&g)[3][3], Reg<float> (&places)[4][4]) {
+  Reg<float> zeros = {};  // or NaN
+#pragma GCC unroll 16
+  for (int n = 0; n < kTilePlaces; ++n) zeros += places[n / 4][n % 4] * 0.0f;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    if (std::isfinite(zeros[lane])) continue;
+    for (int n = 0; n < kTilePlaces; ++n) places[n / 4][n % 4][lane] = n < 9 ? g[n / 3][n % 3][lane] : 0.0f;
+    places[kMarkPlace / 4][kMarkPlace % 4][lane] = NAN;
+  }
+}
+
 template <class Micro>
 [[gnu::noinline]] void pack_tiles(const TileWeights& weights, float* out, int limit) {
   const int64_t panels = ceil_div(weights.columns, Micro::kColumns), channels = weights.channels;
@@ -57,6 +69,7 @@ template <class Micro>
         Reg<float> taps[3][3], places[4][4];
         load_weights(weights, panel * Micro::kColumns + c, channel, taps);
         transform_weights(taps, places);
+        keep_what_is_infinite(taps, places);
 #pragma GCC unroll 16
         for (int64_t place = 0; place < kTilePlaces; ++place) {
           float* const to = out + ((panel * kTilePlaces + place) * channels + channel) * Micro::kColumns + c;

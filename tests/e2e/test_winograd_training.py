@@ -87,6 +87,24 @@ def test_gradients_are_the_same_for_any_number_of_threads_that_share_channels_or
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
 
 
+def test_an_infinite_weight_meets_only_the_pixels_it_sees(level: dict[str, str]) -> None:
+    torch.manual_seed(0)
+    conv, x = nn.Conv2d(32, 32, 3, padding=1, bias=False), torch.randn(4, 32, 7, 8, requires_grad=True)
+    with torch.no_grad():
+        conv.weight[5, 4, 0, 0] = conv.weight[5, 9, 2, 2] = INF
+
+    got = torch.compile(conv, backend="icpu", options=level)(x)
+    got.backward(torch.ones_like(got))
+    assert got[:, 5, 0, -1].isfinite().all()  # the corners that neither weight sees
+    assert got[:, 5, -1, 0].isfinite().all()
+    assert got[:, 5].isfinite().sum() == 8
+    assert not got.isnan()[:, :5].any()
+    assert x.grad is not None
+    assert x.grad[:, 4].isinf().sum() == 4 * 6 * 7
+    assert x.grad[:, 9].isinf().sum() == 4 * 6 * 7
+    assert not x.grad.isnan().any()
+
+
 def test_what_is_not_finite_stays_in_the_weights_that_see_it(level: dict[str, str]) -> None:
     torch.manual_seed(0)
     conv = nn.Conv2d(32, 32, 3, bias=False)
