@@ -6,13 +6,14 @@ import ctypes
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductor_cpu.errors import IcpuError, UserError
-from inductor_cpu.ir.plan import KernelSource
+from inductor_cpu.ir.plan import Instance, KernelSource
 from inductor_cpu.runtime.cache import KernelCache, content_key, log
 from inductor_cpu.runtime.diagnosis import TimeLimitError, run_compiler
 from inductor_cpu.runtime.loading import loader_path
@@ -149,8 +150,12 @@ def _build(builder: Builder, base: str, missing: dict[str, KernelSource], jobs: 
     units = split_units(missing, jobs)
     prebuilt = usable_prebuilt(builder)
     processes = ProcessGroup()
-    with ThreadPoolExecutor(max_workers=min(jobs, len(units)), thread_name_prefix="icpu-cxx") as pool:
+    # Before the units, each of which would make those it needs one after the other, and wait for the other's.
+    instances = _instances(missing.values(), prebuilt)
+    with ThreadPoolExecutor(min(jobs, len(units) + len(instances)), thread_name_prefix="icpu-cxx") as pool:
         try:
+            for instance in instances:
+                pool.submit(_prepare_instance, builder, prebuilt, instance, processes)
             futures = [pool.submit(_build_unit, builder, base, unit, processes, prebuilt) for unit in units]
             wait(futures, return_when=FIRST_EXCEPTION)
             _raise_first(futures)
@@ -165,6 +170,18 @@ def _raise_first(futures: Sequence[Future[None]]) -> None:
     errors = [error for future in futures if future.done() and (error := future.exception()) is not None]
     for error in sorted(errors, key=lambda e: isinstance(e, Cancelled)):
         raise error
+
+
+def _instances(kernels: Iterable[KernelSource], prebuilt: Prebuilt) -> list[Instance]:
+    """What these kernels call of templates, each once, where it is compiled by itself."""
+    called = dict.fromkeys(instance for kernel in kernels for instance in kernel.instances)
+    return list(called) if prebuilt.instances else []
+
+
+def _prepare_instance(builder: Builder, prebuilt: Prebuilt, instance: Instance, processes: ProcessGroup) -> None:
+    """Build its object file. If that fails, so it does for the unit that needs it, which knows another way."""
+    with suppress(IcpuError, Cancelled):
+        object_file(builder, prebuilt, instance, processes)
 
 
 def _build_unit(
@@ -193,8 +210,7 @@ def _compile_unit(
 ) -> None:
     """One library from one source, which is written beside it."""
     tools, cache, source = builder.toolchain, builder.cache, output.with_suffix(".cpp")
-    called = dict.fromkeys(instance for kernel in kernels for instance in kernel.instances)
-    instances = list(called) if prebuilt.instances else []
+    instances = _instances(kernels, prebuilt)
     objects = [object_file(builder, prebuilt, instance, processes) for instance in instances]
     texts = "\n".join(f"// {_comment(kernel.label)}\n{kernel.code}" for kernel in kernels)
     cache.write_text(source, declarations(instances) + texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ def calls(factor: int, value: int) -> KernelSource:
     """A kernel that stores factor * value, by an instance of the template."""
     made = kernel(f"*(int64_t*)p[0] = times<{factor}>({value});", f"times {factor}")
     return KernelSource(made.symbol, made.label, f'#include "part.h"\n{made.code}', (times(factor),))
+
+
+def calls_of_two(one: int, other: int, value: int) -> KernelSource:
+    """A kernel that stores one * value + other * (value - 2), by two instances of the template."""
+    made = kernel(f"*(int64_t*)p[0] = times<{one}>({value}) + times<{other}>({value} - 2);", "two")
+    return KernelSource(made.symbol, made.label, f'#include "part.h"\n{made.code}', (times(one), times(other)))
 
 
 @pytest.fixture
@@ -93,6 +100,20 @@ def test_kernels_of_several_units_share_one_object_file(builder: Builder, compil
     assert load(builder, calls(3, 11)) == [33]
     assert compiled.count(".o") == len(objects(builder.cache)) == 1
     assert compiled.count(".so") == 3
+
+
+def test_instances_that_one_unit_needs_are_made_at_the_same_time(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prebuild(builder, ProcessGroup())
+    original, both = prebuilt_module.run_compiler, threading.Barrier(2, timeout=60)
+
+    def waiting(*args: Any, **more: Any) -> None:
+        both.wait()
+        original(*args, **more)
+
+    monkeypatch.setattr(prebuilt_module, "run_compiler", waiting)
+    assert load(builder, calls_of_two(3, 4, 5), jobs=2) == [27]
 
 
 def test_a_compile_marks_what_it_uses(builder: Builder) -> None:
