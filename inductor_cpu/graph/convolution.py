@@ -255,7 +255,7 @@ def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
                 *post, value=value,
             )  # fmt: skip
     spreader.changed(new, before)
-    for node in (*replace_tail(graph, tail, new), *new.users):
+    for node in replace_tail(graph, tail, new):
         spreader.visit(node)
 
 

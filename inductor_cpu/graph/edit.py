@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 
 from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION
 from inductor_cpu.ir.grouped import PACKED_GROUPED_CONVOLUTION
@@ -59,10 +60,21 @@ def compute_fake(target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     )
     if mode is None:
         raise RuntimeError(f"{target} has no fake arguments")
-    with mode, torch.no_grad():
-        if target in (aten.view.default, aten._unsafe_view.default):
-            return aten.reshape.default(*values, **named)
-        return target(*values, **named)
+    with torch.no_grad():
+        if target in RESHAPES:
+            return _reshaped(mode, *values)
+        with mode:
+            return target(*values, **named)
+
+
+def _reshaped(mode: FakeTensorMode, value: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
+    """A fake reshape. Torch's takes a millisecond, in Python; sizes that are numbers do not need it."""
+    if not all(isinstance(size, int) for size in (*value.shape, *value.stride(), value.storage_offset(), *sizes)):
+        with mode:
+            return aten.reshape.default(value, sizes)
+    with in_kernel_invocation_manager(mode):
+        made = aten.reshape.default(value, sizes)
+    return FakeTensor(mode, made, value.device)
 
 
 def add(graph: fx.Graph, target: Callable[..., Any], *args: Any, value: Any = None, **kwargs: Any) -> fx.Node:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from inductor_cpu.graph.edit import aten
 from inductor_cpu.graph.orders import ORDERS, Order, order_of_result
@@ -39,17 +40,45 @@ def strides_of_eager() -> Iterator[None]:
         yield from _changed_dispatch()
 
 
+class _Memory:
+    """Of results of operators that differ: what torch remembers of earlier calls, for example of Dynamo's, has other
+    strides."""
+
+    def __init__(self) -> None:
+        self._of_numbers: dict[Any, Any] = {}
+        self._of_symbols: dict[ShapeEnv, dict[Any, Any]] = {}
+
+    @contextmanager
+    def in_place_of_torchs(self, mode: FakeTensorMode) -> Iterator[None]:
+        symbols = mode.shape_env
+        of_numbers, FakeTensorMode.cache = FakeTensorMode.cache, self._of_numbers
+        if symbols is not None:
+            of_symbols = symbols.fake_tensor_cache
+            symbols.fake_tensor_cache = self._of_symbols.setdefault(symbols, {})
+        try:
+            yield
+        finally:
+            FakeTensorMode.cache = of_numbers
+            if symbols is not None:
+                symbols.fake_tensor_cache = of_symbols
+
+
 def _changed_dispatch() -> Iterator[None]:
     torchs, torchs_cached = FakeTensorMode._dispatch_impl, FakeTensorMode._cached_dispatch_impl
 
+    memory = _Memory()
+
     def cached(self: FakeTensorMode, operator: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
-        # What torch remembers of earlier calls, for example of Dynamo's, has other strides.
-        changed = operator in ORDERS or operator in _OVER_ALL
-        return (self._dispatch_impl if changed else torchs_cached.__get__(self))(operator, types, args, kwargs)
+        if operator not in ORDERS and operator not in _OVER_ALL:
+            return torchs_cached(self, operator, types, args, kwargs)
+        with memory.in_place_of_torchs(self):
+            return torchs_cached(self, operator, types, args, kwargs)
 
     def dispatch(self: FakeTensorMode, operator: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
         if operator in RESIZING_GRADIENTS:
             made: Any = _gradient(self, *args[:3])
+        elif operator is aten._native_batch_norm_legit_no_training.default:
+            made = _normalized(self, args[0])
         else:
             made = torchs(self, operator, types, _over_all(args) if operator in _OVER_ALL else args, kwargs)
         return _corrected(self, made, operator, args) if operator in ORDERS else made
@@ -73,6 +102,13 @@ def _gradient(mode: FakeTensorMode, given: torch.Tensor, _resized: Any, sizes: S
     """The gradient of an image of these sizes, which may be symbols."""
     with mode:
         return torch.empty(sizes, dtype=given.dtype)
+
+
+def _normalized(mode: FakeTensorMode, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What a batch norm by given statistics gives. Torch computes every step of it, which takes milliseconds."""
+    with mode:
+        nothing = torch.empty(0, dtype=x.dtype)
+        return torch.empty_like(x), nothing, torch.empty_like(nothing)
 
 
 def _over_all(args: Sequence[Any]) -> Sequence[Any]:

@@ -193,8 +193,6 @@ def replace_convolution(
         new = build(to_channels_last(graph, x), scale, bias)
     spreader.changed(new, before)
     last.replace_all_uses_with(new)
-    for node in list(new.users):
-        spreader.visit(node)
 
 
 def _scale_and_bias(graph: fx.Graph, last: fx.Node, bias: Any) -> tuple[fx.Node | None, Any]:

@@ -267,6 +267,22 @@ def test_gradients_of_padding_have_the_strides_of_eager(mode: str) -> None:
         assert actual.stride() == expected.stride()
 
 
+@pytest.mark.parametrize(
+    "x",
+    [torch.ones(2, 5), torch.ones(5, 2).t(), torch.ones(2, 5, 3), torch.ones(2, 4, 3, 5).permute(0, 3, 1, 2)],
+    ids=lambda x: str(x.stride()),
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_fake_batch_norm_by_given_statistics_is_as_eager_s(x: Tensor, dtype: torch.dtype) -> None:
+    norm = torch.ops.aten._native_batch_norm_legit_no_training.default
+    others = (torch.ones(5), torch.zeros(5), torch.zeros(5), torch.ones(5), 0.1, 1e-5)
+    expected, *nothing = norm(x.to(dtype), *others)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, strides_of_eager():
+        fake, *rest = norm(mode.from_tensor(x.to(dtype)), *others)
+    assert (fake.shape, fake.dtype, fake.stride()) == (expected.shape, expected.dtype, expected.stride())
+    assert [value.shape for value in rest] == [value.shape for value in nothing]
+
+
 def test_strides_of_symbolic_sizes() -> None:
     def both(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         return 2.0**x, x[index] * 2
