@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._guards import detect_fake_mode
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
 from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION, PACKED_DEPTHWISE_CONVOLUTION
 from inductor_cpu.ir.grouped import PACKED_GROUPED_CONVOLUTION
@@ -32,6 +32,12 @@ RESHAPES = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
 
 #: Operators that only change the order of dimensions.
 TRANSPOSES = (aten.permute.default, aten.t.default, aten.transpose.int)
+
+#: Operators that view their argument, or copy it where a reshape cannot view it.
+_VIEWS = (
+    *RESHAPES, *TRANSPOSES, aten.alias.default, aten.diagonal.default, aten.expand.default, aten.select.int,
+    aten.slice.Tensor, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default,
+)  # fmt: skip
 
 #: Ours that take any strides.
 _OWN = (
@@ -55,26 +61,20 @@ def compute_fake(target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What an operator gives for fake arguments. A view of memory that is no longer contiguous becomes a reshape: the
     lowering reads views as index arithmetic, so only the strides of the result matter here."""
     values, named = fx.map_arg(args, fake), fx.map_arg(kwargs, fake)
-    mode = detect_fake_mode(
-        [v for v in torch.utils._pytree.tree_leaves((values, named)) if isinstance(v, torch.Tensor)]
-    )
+    leaves = torch.utils._pytree.tree_leaves((values, named))
+    mode = detect_fake_mode([v for v in leaves if isinstance(v, torch.Tensor)])
     if mode is None:
         raise RuntimeError(f"{target} has no fake arguments")
-    with torch.no_grad():
-        if target in RESHAPES:
-            return _reshaped(mode, *values)
-        with mode:
-            return target(*values, **named)
+    target = aten.reshape.default if target in RESHAPES else target
+    # Torch takes up to a millisecond for a view; sizes that are numbers do not need its Python.
+    at_once = target in _VIEWS and not any(map(_has_symbols, leaves))
+    with torch.no_grad(), in_kernel_invocation_manager(mode) if at_once else mode:
+        made = target(*values, **named)
+    return FakeTensor(mode, made, torch.device("cpu")) if at_once else made
 
 
-def _reshaped(mode: FakeTensorMode, value: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
-    """A fake reshape. Torch's takes a millisecond, in Python; sizes that are numbers do not need it."""
-    if not all(isinstance(size, int) for size in (*value.shape, *value.stride(), value.storage_offset(), *sizes)):
-        with mode:
-            return aten.reshape.default(value, sizes)
-    with in_kernel_invocation_manager(mode):
-        made = aten.reshape.default(value, sizes)
-    return FakeTensor(mode, made, value.device)
+def _has_symbols(value: Any) -> bool:
+    return value._has_symbolic_sizes_strides if isinstance(value, torch.Tensor) else isinstance(value, torch.SymInt)
 
 
 def add(graph: fx.Graph, target: Callable[..., Any], *args: Any, value: Any = None, **kwargs: Any) -> fx.Node:

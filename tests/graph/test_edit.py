@@ -2,36 +2,65 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from inductor_cpu.graph import edit
 from inductor_cpu.graph.edit import aten, compute_fake
 
+#: Arguments after the first one, of a value of the sizes (4, 5, 6), or of one with other strides.
+ARGUMENTS: dict[Any, Sequence[Any]] = {
+    **dict.fromkeys(edit.RESHAPES, ([-1, 2],)),
+    aten.permute.default: ([2, 0, 1],),
+    aten.transpose.int: (0, -1),
+    aten.diagonal.default: (1, 0, 2),
+    aten.expand.default: ([3, -1, -1, -1],),
+    aten.select.int: (1, -2),
+    aten.slice.Tensor: (1, 1, sys.maxsize, 2),
+    aten.squeeze.dim: (0,),
+    aten.squeeze.dims: ([0, 1],),
+    aten.unsqueeze.default: (-1,),
+}
 
-@pytest.mark.parametrize("target", edit.RESHAPES, ids=str)
-@pytest.mark.parametrize("offset", [0, 3])
-def test_a_fake_reshape_views_or_copies_as_torch_does(target: object, offset: int) -> None:
-    values = torch.arange(123.0)[offset : offset + 120].view(4, 5, 6)
-    for value in (values, values.transpose(0, 1), values[:, :, :3], values[:0]):
-        for sizes in ([-1, 2], [2, -1]) if value.numel() else ([0, 4],):
-            expected = value.reshape(sizes)
-            x = fx.Graph().placeholder("x")
-            mode = FakeTensorMode(shape_env=ShapeEnv())
-            x.meta["val"] = mode.from_tensor(value)
-            made = compute_fake(target, (x, sizes), {})  # type: ignore[arg-type]
-            assert isinstance(made, FakeTensor)
-            assert (made.device, made.dtype) == (expected.device, expected.dtype)
-            assert (made.shape, made.stride()) == (expected.shape, expected.stride())
-            assert made.storage_offset() == expected.storage_offset()
-            same = [
-                v.untyped_storage()._cdata == w.untyped_storage()._cdata
-                for v, w in ((made, x.meta["val"]), (expected, value))
-            ]
-            assert same[0] == same[1]
+
+@pytest.mark.parametrize("target", edit._VIEWS, ids=str)
+def test_a_fake_view_has_the_places_of_torch_s(target: Any) -> None:
+    base = torch.arange(123.0)[3:].view(4, 5, 6)
+    values = [base, base.transpose(0, 1), base[:, :, :3], base[:1]]
+    for value in values if target is not aten.t.default else [base[0], base[0].t()]:
+        arguments = ARGUMENTS.get(target, ())
+        eager = aten.reshape.default if target in edit.RESHAPES else target
+        expected, x = eager(value, *arguments), fx.Graph().placeholder("x")
+        x.meta["val"] = FakeTensorMode(shape_env=ShapeEnv()).from_tensor(value)
+        made = compute_fake(target, (x, *arguments), {})
+        assert isinstance(made, FakeTensor)
+        assert (made.device, made.dtype) == (expected.device, expected.dtype)
+        assert (made.shape, made.stride(), made.storage_offset()) == (
+            (expected.shape, expected.stride(), expected.storage_offset())
+        )
+        assert is_in(made, x.meta["val"]) == is_in(expected, value)
+
+
+def is_in(view: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether they share their memory."""
+    return view.untyped_storage()._cdata == value.untyped_storage()._cdata
+
+
+def test_a_fake_view_of_symbolic_sizes_is_torch_s() -> None:
+    mode, x = FakeTensorMode(shape_env=ShapeEnv()), fx.Graph().placeholder("x")
+    x.meta["val"] = mode.from_tensor(
+        torch.randn(4, 6), symbolic_context=StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2)
+    )
+    made = compute_fake(aten.permute.default, (x, [1, 0]), {})
+    assert made.shape == x.meta["val"].shape[::-1]
+    assert isinstance(made.shape[0], torch.SymInt)
 
 
 @torch.no_grad()
