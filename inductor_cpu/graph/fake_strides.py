@@ -18,6 +18,9 @@ from inductor_cpu.graph.resizing import RESIZING, RESIZING_GRADIENTS
 
 _one_at_a_time = threading.RLock()
 
+#: Looked up once: another thread may call an operator that differs at any time, so that what is there may be ours.
+_MEMORY_OF_TORCH = FakeTensorMode.cache
+
 #: Operators with Python kernels that give other numbers than ATen's, and come before all decompositions -> the kernel
 #: that they have instead; None for ATen's.
 _WHOLE: dict[Any, Callable[..., Any] | None] = {
@@ -51,21 +54,20 @@ class _Memory:
     @contextmanager
     def in_place_of_torchs(self, mode: FakeTensorMode) -> Iterator[None]:
         symbols = mode.shape_env
-        of_numbers, FakeTensorMode.cache = FakeTensorMode.cache, self._of_numbers
+        FakeTensorMode.cache = self._of_numbers
         if symbols is not None:
             of_symbols = symbols.fake_tensor_cache
             symbols.fake_tensor_cache = self._of_symbols.setdefault(symbols, {})
         try:
             yield
         finally:
-            FakeTensorMode.cache = of_numbers
+            FakeTensorMode.cache = _MEMORY_OF_TORCH
             if symbols is not None:
                 symbols.fake_tensor_cache = of_symbols
 
 
 def _changed_dispatch() -> Iterator[None]:
     torchs, torchs_cached = FakeTensorMode._dispatch_impl, FakeTensorMode._cached_dispatch_impl
-
     memory = _Memory()
 
     def cached(self: FakeTensorMode, operator: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:

@@ -283,6 +283,22 @@ def test_a_fake_batch_norm_by_given_statistics_is_as_eager_s(x: Tensor, dtype: t
     assert [value.shape for value in rest] == [value.shape for value in nothing]
 
 
+def test_torch_has_its_own_memory_of_fake_results_again_after_threads_called_operators_that_differ() -> None:
+    def call() -> None:
+        with FakeTensorMode() as mode:
+            for size in range(2, 200):
+                torch.pow(2.0, mode.from_tensor(torch.ones(3, size).t()))
+
+    memory, threads = FakeTensorMode.cache, [threading.Thread(target=call) for _ in range(4)]
+    with strides_of_eager():
+        for thread in threads:
+            thread.start()
+        call()
+    for thread in threads:
+        thread.join()
+    assert FakeTensorMode.cache is memory
+
+
 def test_strides_of_symbolic_sizes() -> None:
     def both(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         return 2.0**x, x[index] * 2
