@@ -5,8 +5,11 @@
 // them does not run for some milliseconds, and each kernel would take so long. Nobody waits for a thread of a team that
 // has not begun to work for a kernel: the others do its share (Work in templates/prelude/parallel.h).
 //
-// The region is opened only for kernels that share work: opening it wakes the threads, and ends when all have come.
+// The region is opened only for kernels that share work: opening it wakes the threads, and it ends when all have come.
+// Where that takes long because other programs want the cores, threads sleep at once when they have nothing to do.
 #pragma once
+
+#include "contention.h"
 
 #include <dlfcn.h>
 #include <linux/futex.h>
@@ -33,12 +36,15 @@ class Team {
   // f() in this thread, with a team for its kernels. OpenMP's regions do not let errors out.
   template <class F>
   static void run(const F& f) {
+    const bool contended = contention().is_felt(Contention::Clock::now());
+    if (contended) crowd().gather();
     Team team;
     std::exception_ptr error;
+    Contention::Clock::time_point done;
 #pragma omp parallel
     {
       if (omp_get_thread_num() != 0) {
-        team.work(static_cast<uint32_t>(omp_get_thread_num()));
+        team.work(static_cast<uint32_t>(omp_get_thread_num()), contended || waits_passively() ? 0 : kLooksAwake);
       } else {
         team.count_ = omp_get_num_threads();
         mine() = &team;
@@ -48,9 +54,12 @@ class Team {
           error = std::current_exception();
         }
         mine() = nullptr;
+        done = Contention::Clock::now();
         team.tell(kEnd);
       }
     }
+    const auto now = Contention::Clock::now();
+    if (!contended) contention().waited(now - done, now);
     if (error) std::rethrow_exception(error);
   }
 
@@ -82,6 +91,16 @@ class Team {
   static constexpr uint64_t kInside = ~uint32_t{0};
   // Looks at it before a thread sleeps, 0.5 ms on a Zen 4, and before one that waits for others lets them have its core.
   static constexpr int kLooksAwake = 20000, kLooks = 2000;
+
+  // What is known of the process's cores.
+  static Contention& contention() {
+    static Contention contention;
+    return contention;
+  }
+  static Crowd& crowd() {
+    static Crowd crowd(contention());
+    return crowd;
+  }
 
   static Team*& mine() {
     static thread_local Team* team = nullptr;
@@ -138,9 +157,10 @@ class Team {
     if (sleeping_.load() > 0) syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
 
-  void work(uint32_t self) {
+  // looks: before it sleeps.
+  void work(uint32_t self, int looks) {
     for (uint32_t seen = 0;;) {
-      const uint32_t state = wait(seen);
+      const uint32_t state = wait(seen, looks);
       if (state == kEnd) return;
       seen = state;
       if (self >= (state & kThreads)) continue;
@@ -155,8 +175,7 @@ class Team {
   }
 
   // Another state than the one that was seen.
-  uint32_t wait(uint32_t seen) {
-    static const int looks = waits_passively() ? 0 : kLooksAwake;
+  uint32_t wait(uint32_t seen, int looks) {
     for (int i = 0; i < looks; ++i) {
       if (const uint32_t state = state_.load(); state != seen) return state;
       _mm_pause();
@@ -170,8 +189,11 @@ class Team {
 
   // The user's wish that threads do not wait in loops, as OpenMP knows it.
   static bool waits_passively() {
-    const char* const policy = std::getenv("OMP_WAIT_POLICY");
-    return policy != nullptr && strcasecmp(policy, "passive") == 0;
+    static const bool passively = [] {
+      const char* const policy = std::getenv("OMP_WAIT_POLICY");
+      return policy != nullptr && strcasecmp(policy, "passive") == 0;
+    }();
+    return passively;
   }
 
   int count_ = 0;
