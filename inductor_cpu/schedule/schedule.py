@@ -1,4 +1,4 @@
-"""Program -> Schedule: dead code, inlining, flattening, fusion, kernels, memory."""
+"""Program -> Schedule: dead code, inlining, layouts, flattening, fusion, kernels, memory."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from inductor_cpu.schedule.group import Group
 from inductor_cpu.schedule.guards import simplify_guarded
 from inductor_cpu.schedule.inline import inline_producers
 from inductor_cpu.schedule.known import put_known_indices
+from inductor_cpu.schedule.layout import lay_out
 from inductor_cpu.schedule.listed import listed
 from inductor_cpu.schedule.memory import plan_memory
 from inductor_cpu.schedule.scores import scored
@@ -34,11 +35,13 @@ def schedule_program(
     """Decide kernels, their order and memory. lanes: vector lanes of the target (0 for scalar code); cores: how many
     threads a kernel should have work for; horizontal: most nests in a kernel that joins nests without a dependency;
     redzone: bytes that stay free around each buffer; cache: bytes of a core's second-level cache."""
-    buffers = dict(program.buffer_table)
     inlined = inline_producers(program, live_nodes(program, program.nodes))
+    live = live_nodes(program, inlined.nodes)
+    buffers = lay_out(program.buffer_table, live)
+    program = replace(program, buffers=tuple(buffers.values()))
     nodes = [
         simplify_guarded(flatten(put_known_indices(node), buffers)) if isinstance(node, LoopNest) else node
-        for node in live_nodes(program, inlined.nodes)
+        for node in live
     ]
     fused = fuse(program, nodes, horizontal)
     items, parts, divisions = _in_parts(without_dead_stores(program, fused.items), lanes)
