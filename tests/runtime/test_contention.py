@@ -43,14 +43,14 @@ ANSWER = source(
     """,
 )
 
-#: Contention is felt from now on, for 0.8 s and, the second time, 3 s, and the crowd comes.
+#: Contention is felt for 3 s from now on, and the crowd comes.
 GATHER = source(
     "gather",
     """
     using icpu::Contention;
     static Contention contention;
     static icpu::Crowd crowd(contention);
-    for (int k = 0; k < 2; ++k) {
+    for (int k = 0; k < 3; ++k) {
       contention.waited(std::chrono::seconds(1), Contention::Clock::now());
       crowd.gather();
     }
