@@ -16,11 +16,14 @@ from dataclasses import dataclass, replace
 from inductor_cpu.ir.index import ONE, ZERO, Expr, Sym
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest
 from inductor_cpu.ir.nodes import Node
+from inductor_cpu.schedule.columns import dense_strides
 from inductor_cpu.schedule.uses import reads_of, writes_of
 
 
 @dataclass(frozen=True)
 class Access:
+    """An element of a buffer that a nest loads or stores at each of its points."""
+
     buffer: str
     index: tuple[Expr, ...]
 
@@ -47,7 +50,7 @@ def lay_out(buffers: Mapping[str, Buffer], nodes: Sequence[Node]) -> dict[str, B
         for name in names:
             nests[name].append(accesses)
     for name, around in nests.items():
-        buffer, rows = found[name], _in_rows(buffers[name].sizes)
+        buffer, rows = found[name], dense_strides(buffers[name].sizes)
         across = any(n != 1 and s != r for n, s, r in zip(buffer.sizes, buffer.strides, rows, strict=True))
         if buffer.kind == "temp" and name not in seen_by_others and across and _prefers(rows, buffer, around, found):
             found[name] = replace(buffer, strides=rows)
@@ -57,14 +60,6 @@ def lay_out(buffers: Mapping[str, Buffer], nodes: Sequence[Node]) -> dict[str, B
 def _accesses(nest: LoopNest) -> Iterator[Access]:
     yield from (Access(instr.buffer, instr.index) for instr in nest.body if isinstance(instr, Load))
     yield from (Access(store.buffer, store.index) for store in nest.stores)
-
-
-def _in_rows(sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    strides, stride = [], ONE
-    for size in reversed(sizes):
-        strides.append(stride)
-        stride = stride * size
-    return tuple(reversed(strides))
 
 
 def _prefers(

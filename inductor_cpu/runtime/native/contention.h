@@ -60,9 +60,13 @@ class Crowd {
     if (there_.load(std::memory_order_relaxed) || there_.exchange(true)) return;
     try {
       std::thread(&Crowd::stay, this).detach();
-    } catch (const std::system_error&) { // no more threads may be had
+    } catch (const std::system_error&) {
+      there_.store(false); // no more threads may be had: those that wait go on doing so in loops
     }
   }
+
+  // Until shortly after contention is felt no more: a region that tries without it has to wait for that.
+  bool is_there() const { return there_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr auto kLook = std::chrono::milliseconds(20);

@@ -36,8 +36,8 @@ class Team {
   // f() in this thread, with a team for its kernels. OpenMP's regions do not let errors out.
   template <class F>
   static void run(const F& f) {
-    const bool contended = contention().is_felt(Contention::Clock::now());
-    if (contended) crowd().gather();
+    if (contention().is_felt(Contention::Clock::now())) crowd().gather();
+    const bool contended = crowd().is_there();
     Team team;
     std::exception_ptr error;
     Contention::Clock::time_point done;
