@@ -19,7 +19,9 @@ def main(arguments: list[str]) -> int:
     """The commands; the exit code is pytest's."""
     parser = argparse.ArgumentParser(prog="python -m bench_suites.kernels", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="time, from warm caches; options of pytest may follow, as -k softmax")
+    run = commands.add_parser(
+        "run", help="time, from warm caches; --threads and pytest's options may follow, as -k softmax"
+    )
     run.add_argument("--out", type=Path, help="pytest-benchmark's JSON file of the figures")
     run.add_argument("--prepare", action="store_true", help="compile, and check against eager, in place of timing")
     report = commands.add_parser("report", help="print the page of one or several files")
@@ -32,6 +34,8 @@ def main(arguments: list[str]) -> int:
     compare.add_argument("--rounds", type=int, default=9)
     compare.add_argument("--threads", type=int, default=1)
     chosen, rest = parser.parse_known_args(arguments)
+    if rest and chosen.command != "run":
+        parser.error(f"not understood: {' '.join(rest)} (words come before options)")
     if chosen.command == "report":
         print(page(load(chosen.files)))
         return 0

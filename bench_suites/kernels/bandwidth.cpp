@@ -1,5 +1,8 @@
-// Moves the bytes of some streams once, as fast as one thread can.
+// Moves the bytes of some streams once, as fast as some threads can.
+//
+// Preconditions: -fopenmp and the same OpenMP runtime as torch, whose threads the kernels have, too.
 #include <immintrin.h>
+#include <omp.h>
 
 #include <cstdint>
 
@@ -70,26 +73,31 @@ static void move(const Stream& stream, int64_t begin, int64_t end, Part (&sums)[
   }
 }
 
-// The streams side by side, a piece of about 2 KB of the longest one at a time.
+// The streams side by side, a piece of about 2 KB of the longest one at a time; each thread has its part of all of them.
 template <bool around_cache>
-static int64_t move_all(const Stream* streams, int64_t count) {
-  int64_t longest = 1;
+static int64_t move_all(const Stream* streams, int64_t count, int threads) {
+  int64_t longest = 1, result = 0;
   for (int64_t s = 0; s < count; ++s) longest = streams[s].lines > longest ? streams[s].lines : longest;
   const int64_t pieces = (longest + 31) / 32;
-  Part sums[4] = {};
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    for (int64_t s = 0; s < count; ++s) {
-      const int64_t lines = streams[s].lines;
-      move<around_cache>(streams[s], lines * piece / pieces, lines * (piece + 1) / pieces, sums);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    const int64_t self = omp_get_thread_num(), of = omp_get_num_threads();
+    Part sums[4] = {};
+    for (int64_t piece = pieces * self / of; piece < pieces * (self + 1) / of; ++piece) {
+      for (int64_t s = 0; s < count; ++s) {
+        const int64_t lines = streams[s].lines;
+        move<around_cache>(streams[s], lines * piece / pieces, lines * (piece + 1) / pieces, sums);
+      }
     }
+    _mm_sfence();
+    const Part all = sums[0] + sums[1] + sums[2] + sums[3];
+    __atomic_fetch_xor(&result, all[0], __ATOMIC_RELAXED);
   }
-  _mm_sfence();
-  const Part all = sums[0] + sums[1] + sums[2] + sums[3];
-  return all[0];
+  return result;
 }
 
 // around_cache: writes with stores that do not read a line first.
-extern "C" int64_t move_bytes(const void* streams, int64_t count, int around_cache) {
+extern "C" int64_t move_bytes(const void* streams, int64_t count, int threads, int around_cache) {
   const auto* all = static_cast<const Stream*>(streams);
-  return around_cache ? move_all<true>(all, count) : move_all<false>(all, count);
+  return around_cache ? move_all<true>(all, count, threads) : move_all<false>(all, count, threads);
 }

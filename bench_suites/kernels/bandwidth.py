@@ -52,10 +52,10 @@ def _library() -> ctypes.CDLL:
     source = Path(__file__).with_name("bandwidth.cpp")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "bandwidth.so"
-        flags = ["-std=c++20", "-O3", "-march=native", "-shared", "-fPIC"]
+        flags = ["-std=c++20", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
         subprocess.run([*find_toolchain().command, *flags, str(source), "-o", str(library)], check=True)
         loaded = ctypes.CDLL(str(library))
-    loaded.move_bytes.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int]
+    loaded.move_bytes.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int]
     loaded.move_bytes.restype = ctypes.c_int64
     return loaded
 
@@ -82,8 +82,8 @@ class Probe:
 
 
 def probe(traffic: Traffic) -> Probe:
-    """How this traffic is moved with nothing to compute."""
-    library = _library()
+    """How this traffic is moved with nothing to compute, by as many threads as torch has at this time."""
+    library, threads = _library(), torch.get_num_threads()
     own = [torch.zeros(size + LINE, dtype=torch.uint8) for size in (traffic.gathered, traffic.written)]
     streams = [
         *(_stream(t, size_of((t,)), READ) for t in traffic.read),
@@ -94,7 +94,7 @@ def probe(traffic: Traffic) -> Probe:
 
     def of(around_cache: bool) -> Callable[[], None]:
         def move() -> None:
-            library.move_bytes(ctypes.addressof(table), len(streams), around_cache)
+            library.move_bytes(ctypes.addressof(table), len(streams), threads, around_cache)
 
         move.memory = (table, own, traffic)  # type: ignore[attr-defined]  # keeps it alive
         return move

@@ -1,6 +1,6 @@
 """Every kernel of the corpus: with --benchmark-disable compiled and checked against eager, else timed in turns with
-stock Inductor's, with a call that has nearly nothing to compute, and with a bare loop that moves the same bytes. One
-thread."""
+stock Inductor's, with a call that has nearly nothing to compute, and with a bare loop that moves the same bytes. All
+with one thread, or as many as --threads says."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def _memory_is_kept() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread_without_gradients() -> Iterator[None]:
+def _threads_without_gradients(pytestconfig: pytest.Config) -> Iterator[None]:
     torch._dynamo.reset()
-    torch.set_num_threads(1)
+    torch.set_num_threads(pytestconfig.getoption("threads"))
     with torch.no_grad():
         yield
 
