@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from inductor_cpu.ir.index import as_expr
 from inductor_cpu.ir.loop_nest import Buffer, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, depends, needed_by, operands, prune, store_operands
-from inductor_cpu.schedule.columns import FEW_VECTORS, bytes_of_point, dense_strides, place_of
+from inductor_cpu.schedule.columns import bytes_of_point, dense_strides, place_of
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import merge_loops
 from inductor_cpu.schedule.group import Group
@@ -23,6 +23,9 @@ from inductor_cpu.schedule.vectorize import plan_vectors
 
 #: What a pass over some columns of all rows reads at least: no second-level cache holds it until the next pass.
 LEAST_BYTES = 1 << 20
+
+#: Vectors of columns that a kernel folds at once: registers hold as many.
+FEW_VECTORS = 8
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Long reductions of columns in two kernels: some rows at a time, then what these gave.
 
 Lanes are columns, and a kernel that folds some columns of all rows before it turns to the next ones reads a few lines
-of every page, and comes back to each page for the next few. Where rows are wider than that, a first kernel folds blocks
-of neighbouring rows, each of which a second-level cache holds, in the order of memory; a second one folds the results
-of the blocks, and does what follows. Sums of blocks are also more accurate than one long sum.
+of every page, and comes back to each page for the next few: one after the other, or in another thread, as the columns
+are what threads would share. So a first kernel folds blocks of neighbouring rows, each of which a second-level cache
+holds, in the order of memory; a second one folds the results of the blocks, and does what follows. Sums of blocks are
+also more accurate than one long sum.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from inductor_cpu.schedule.vectorize import plan_vectors
 #: Reductions of which parts can be folded in any order.
 KINDS = frozenset({"sum", "prod", "max", "min", "fmax", "any", "all"})
 
-#: Rows of no more vectors are read whole anyway: a kernel keeps as many in registers.
-FEW_VECTORS = 8
-
-#: Rows of a block, and the bytes that they may have: a part of the second-level cache.
-ROWS = range(128, 15, -1)
+#: Rows of a block, at most and at least; the bytes that they may have, a part of the second-level cache; and how many
+#: there may be of short rows, so that what begins and ends a block is little beside them.
+ROWS = 128, 16
 BLOCK_BYTES = 256 << 10
+SHORT_ROWS_BYTES = 64 << 10
 
 #: Operands of fewer bytes are in a cache anyway.
 LEAST_BYTES = 1 << 20
@@ -54,7 +54,7 @@ def divide_columns(group: Group, lanes: int) -> TwoGroups | None:
     row = _row_bytes(nest, vector)
     if vector.loop is None or not row or _rows(nest, vector.loop) * row < LEAST_BYTES:
         return None
-    cut = _cut(nest.reduce_dims, BLOCK_BYTES // row)
+    cut = _cut(nest.reduce_dims, min(BLOCK_BYTES // row, max(ROWS[0], SHORT_ROWS_BYTES // row)))
     if cut is None:
         return None
     blocks, rows, values = cut
@@ -81,9 +81,9 @@ def _folds_once(nest: LoopNest) -> bool:
 
 
 def _row_bytes(nest: LoopNest, vector: VectorPlan) -> int:
-    """Bytes of a row of all operands whose rows are wide; 0 where lanes are not columns."""
+    """Bytes of a row of all operands that have rows; 0 where lanes are not columns, or more than these."""
     loop = vector.loop
-    if loop is None or loop not in nest.dims or points([loop]) <= FEW_VECTORS * vector.lanes:
+    if loop is None or loop not in nest.dims or points([loop]) < vector.lanes:
         return 0
     return points([loop]) * bytes_of_point(nest, vector)
 
@@ -108,10 +108,11 @@ def _cut(loops: Sequence[Sym], most: int) -> tuple[tuple[Sym, ...], tuple[Sym, .
     inside = 1
     for place in range(len(loops) - 1, -1, -1):
         loop, size = loops[place], points([loops[place]])
-        if inside * size <= min(ROWS[0], most):
+        if inside * size <= most:
             inside *= size
             continue
-        count = next((n for n in ROWS if n <= most and n % inside == 0 and size % (n // inside) == 0), None)
+        counts = range(most, ROWS[1] - 1, -1)
+        count = next((n for n in counts if n % inside == 0 and size % (n // inside) == 0), None)
         if count is None:
             return None
         taken = count // inside
