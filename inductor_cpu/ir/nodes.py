@@ -240,12 +240,20 @@ class AttentionBackward:
         return grads if self.slopes is None else (*grads, self.slopes)
 
 
+#: Elements of the longest row that the kernel of short rows orders.
+LONGEST_SHORT_ROW = 256
+
+#: Of a long row eager mode finds at most such a part by a partial sort, which the kernel of long rows follows.
+PART_OF_LONG_ROW = 64
+
+
 @dataclass(frozen=True)
 class Ranking:
     """The elements of rows in order, by a generated kernel.
 
     x: rows without gaps, (..., columns). kind: "top" (the first `count` elements; where they are equal, what eager's
-    algorithm gives) or "sorted" (all; equal ones by position). largest: the largest come first. NaN is the largest.
+    algorithm gives) or "sorted" (all; equal ones by position), which long rows, of which only a small part can be
+    wanted, cannot be. largest: the largest come first. NaN is the largest.
     values, indices: contiguous buffers (..., count) for the elements and, int64, their positions; or None."""
 
     name: str
@@ -256,6 +264,12 @@ class Ranking:
     values: str | None
     indices: str | None
     origins: tuple[str, ...] = ()
+
+    @property
+    def long(self) -> bool:
+        """Whether its rows are longer than the kernel of short ones takes."""
+        columns = self.x.sizes[-1].as_int
+        return columns is None or columns > LONGEST_SHORT_ROW
 
     @property
     def operands(self) -> tuple[View, ...]:

@@ -14,6 +14,7 @@ from inductor_cpu.ir.kernel import Divided, Kernel
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest, Reduce, Scan, Store, View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import (
+    PART_OF_LONG_ROW,
     Attention,
     AttentionBackward,
     Extern,
@@ -259,6 +260,10 @@ class _ProgramCheck:
     def ranking(self, node: Ranking) -> None:
         check = Checker(LOWER, node.name)
         check.require(node.kind in ("top", "sorted"), f"there is no order {node.kind!r}")
+        if node.long:
+            columns, count = node.x.sizes[-1].as_int or 0, node.count.as_int or 0
+            few = node.kind == "top" and 1 <= count <= columns // PART_OF_LONG_ROW
+            check.require(few, f"{node.count} elements of a row of {node.x.sizes[-1]} are not few of many")
         self.view(check, node.x)
         for d, (size, stride) in enumerate(zip(node.x.sizes, node.x.strides, strict=True)):
             gap = size != 1 and 0 not in node.x.sizes and stride != product(node.x.sizes[d + 1 :])

@@ -1,4 +1,4 @@
-"""topk and sort of short rows, by a kernel of our own."""
+"""topk and sort of short rows, and topk of few elements of long ones, by kernels of our own."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from torch import fx
 from inductor_cpu.errors import Unsupported
 from inductor_cpu.ir.index import Expr, as_expr
 from inductor_cpu.ir.loop_nest import View
-from inductor_cpu.ir.nodes import Ranking
+from inductor_cpu.ir.nodes import LONGEST_SHORT_ROW, PART_OF_LONG_ROW, Ranking
 from inductor_cpu.lower.context import Lowering, contiguous_strides
 from inductor_cpu.lower.pointwise import aten
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.values import TensorValue
 from inductor_cpu.lower.views import canonical, permuted
 
-#: Elements of the longest row. Longer ones are ATen's, whose work grows more slowly with the length.
-LONGEST = 256
+#: Elements of short rows, at most, that topk gives.
 MOST_TOP = 32
 
 _FLOATS = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
@@ -34,24 +33,42 @@ Results = tuple[TensorValue | None, TensorValue | None]
 def topk(
     ctx: Lowering, node: fx.Node, x: TensorValue, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> Results:
-    count = as_expr(k).as_int
-    if not sorted:
+    count, columns = as_expr(k).as_int, _columns(x, dim)
+    if count is None or columns is None or count < 1:
+        raise Unsupported(node, "it wants no elements, or only run time knows how many, or of how many")
+    if columns > LONGEST_SHORT_ROW:
+        if count * PART_OF_LONG_ROW > columns:
+            raise Unsupported(node, f"it wants more than a {PART_OF_LONG_ROW}th of a row: ATen's")
+    elif not sorted:
         raise Unsupported(node, "the order of its results is not defined: ATen's is kept")
-    if count is None or not 1 <= count <= MOST_TOP:
-        raise Unsupported(node, f"it wants more than {MOST_TOP} elements, or a number that is known at run time")
+    elif count > MOST_TOP:
+        raise Unsupported(node, f"it wants more than {MOST_TOP} elements of a short row")
     return _ranked(ctx, node, x, dim, "top", as_expr(count), largest)
 
 
 @rule(aten.sort.default)
 def sort(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int = -1, descending: bool = False) -> Results:
-    return _ranked(ctx, node, x, dim, "sorted", None, descending)
+    return _sorted(ctx, node, x, dim, descending)
 
 
 @rule(aten.sort.stable)
 def stable_sort(
     ctx: Lowering, node: fx.Node, x: TensorValue, *, stable: bool | None, dim: int = -1, descending: bool = False
 ) -> Results:
+    return _sorted(ctx, node, x, dim, descending)
+
+
+def _sorted(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, descending: bool) -> Results:
+    """Longer rows are ATen's, whose work grows more slowly with the length."""
+    columns = _columns(x, dim)
+    if columns is None or columns > LONGEST_SHORT_ROW:
+        raise Unsupported(node, f"rows that are longer than {LONGEST_SHORT_ROW} elements, or as long as run time says")
     return _ranked(ctx, node, x, dim, "sorted", None, descending)
+
+
+def _columns(x: TensorValue, dim: int) -> int | None:
+    """Elements of a row; None if that is known at run time."""
+    return x.sizes[canonical(dim, x.ndim)].as_int if x.ndim else 1
 
 
 def _ranked(
@@ -61,11 +78,8 @@ def _ranked(
     if x.ndim == 0 or x.dtype not in _DTYPES[kind]:
         raise Unsupported(node, f"rows of {x.dtype}: ATen sorts and selects them")
     dim = canonical(dim, x.ndim)
-    columns = x.sizes[dim].as_int
-    if columns is None or not 2 <= columns <= LONGEST:
-        raise Unsupported(
-            node, f"rows that are longer than {LONGEST} elements or of a length known at run time: ATen's"
-        )
+    if (_columns(x, dim) or 0) < 2:
+        raise Unsupported(node, "rows of one element: nothing is ranked")
     order = [*(d for d in range(x.ndim) if d != dim), dim]
     view = _rows(ctx, node, permuted(x, order))
     count = view.sizes[-1] if count is None else count

@@ -130,16 +130,18 @@ inline bool largest_by_passes(const Key* keys, int64_t columns, int64_t count, i
   return count_above(bound, keys, columns) == count;
 }
 
+template <class T>
+struct Element {
+  scalar_t<T> value;
+  int64_t position;
+};
+
 // What eager's algorithm makes of equal elements: the same functions of the library on the same pairs.
 template <bool largest, class T>
 inline void positions_as_eager(const T* row, int64_t columns, int64_t count, int64_t* positions) {
-  struct Element {
-    scalar_t<T> value;
-    int64_t position;
-  };
-  Element queue[kMost];
+  Element<T> queue[kMost];
   for (int64_t i = 0; i < columns; ++i) queue[i] = {load(row + i), i};
-  const auto compare = [](const Element& x, const Element& y) { return before<largest>(x.value, y.value); };
+  const auto compare = [](const Element<T>& x, const Element<T>& y) { return before<largest>(x.value, y.value); };
   if (count * 64 <= columns) {
     std::partial_sort(queue, queue + count, queue + columns, compare);
   } else {

@@ -1,9 +1,10 @@
-"""topk and sort of short rows: eager's elements, and its positions wherever those are defined; topk also has eager's
-positions where elements are equal."""
+"""topk and sort of short rows, and topk of few elements of long ones: eager's elements, and its positions wherever
+those are defined; topk also has eager's positions where elements are equal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ import torch
 
 import inductor_cpu
 import inductor_cpu.config as config
+from inductor_cpu.errors import InternalError
+from inductor_cpu.ir.index import as_expr
 from inductor_cpu.ir.nodes import Ranking
+from inductor_cpu.ir.verify import verify_program
 from tests.cases import in_turns
 from tests.codegen.harness import BITS, available
 
@@ -85,6 +89,33 @@ def test_topk_gives_the_elements_and_the_positions_of_eager_also_of_equal_ones(
         assert_same(got, torch.topk(x, k, largest=largest))
 
 
+#: Long rows, and how many elements, of which eager mode finds by a partial sort: one, and as many as it may be.
+LONG = ((300, 4), (2048, 1), (1000, 15), (4099, 64))
+
+
+@pytest.mark.parametrize(("isa", "largest"), [(isa, largest) for isa in available() for largest in (True, False)])
+def test_topk_of_few_elements_of_long_rows_gives_those_of_eager_also_equal_ones(isa: str, largest: bool) -> None:
+    shapes = [LONG[(number + largest) % len(LONG)] for number in range(len(DTYPES))]
+    inputs = [both(n, dtype) for (n, _), dtype in zip(shapes, DTYPES, strict=True)]
+
+    def function(*xs: torch.Tensor) -> list[Any]:
+        return [torch.topk(x, k, largest=largest) for x, (_, k) in zip(xs, shapes, strict=True)]
+
+    for got, expected in zip(compiled(function, isa, *inputs), function(*inputs), strict=True):
+        assert_same(got, expected)
+
+
+@pytest.mark.parametrize("isa", available())
+def test_a_long_row_without_numbers_after_its_first_elements_gives_these(isa: str) -> None:
+    x = torch.full((3, 640), NAN)
+    x[0, :5], x[1, -5:] = torch.arange(5.0), torch.arange(5.0)
+    for largest in (True, False):
+        assert_same(
+            compiled(lambda x, largest=largest: torch.topk(x, 6, largest=largest), isa, x),
+            torch.topk(x, 6, largest=largest),
+        )
+
+
 @pytest.mark.parametrize(("isa", "turn"), in_turns(available(), TURNS), ids=str)
 def test_sort_gives_the_elements_and_the_positions_of_a_stable_sort(isa: str, turn: tuple[int, bool]) -> None:
     color, descending = turn
@@ -111,6 +142,9 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "elements alone": lambda x: torch.topk(x, 2).values,
     "smallest": lambda x: torch.topk(x, 2, largest=False),
     "no rows": lambda x: torch.topk(x[:0], 2),
+    "long rows": lambda x: torch.topk(x.flatten() + torch.arange(28 * 14).view(14, 28).repeat(1, 5)[:, :140], 2),
+    "long columns": lambda x: torch.topk(x.repeat(70, 1) + torch.arange(350)[:, None], 5, dim=0),
+    "long rows, in any order": lambda x: torch.topk(x[:1].repeat(1, 12) + torch.arange(336), 4, sorted=False),
 }
 
 
@@ -180,6 +214,7 @@ def test_gradients_go_to_the_chosen_elements() -> None:
     [
         (lambda x: torch.topk(x, 2, sorted=False), "order"),
         (lambda x: torch.topk(x, 33), "more than 32"),
+        (lambda x: torch.topk(x.repeat(1, 8), 6), "64th"),
         (lambda x: torch.topk(x > 0, 2), "bool"),
         (lambda x: torch.sort(x.repeat(1, 8)), "longer than 256"),
     ],
@@ -188,3 +223,12 @@ def test_what_a_library_does_better_is_a_call_that_says_why(function: Callable[.
     program = lower(function, torch.randn(3, 40))
     assert len(externs(program)) == 1
     assert any(word in getattr(node, "reason", "") for node in program.nodes)
+
+
+@pytest.mark.parametrize("change", [{"kind": "sorted"}, {"count": as_expr(6)}], ids=str)
+def test_the_verifier_refuses_long_rows_of_which_not_few_elements_are_wanted(change: dict[str, Any]) -> None:
+    program = lower(lambda x: torch.topk(x.repeat(1, 8), 5)[0], torch.randn(3, 40))
+    verify_program(program)
+    changed = tuple(replace(node, **change) if isinstance(node, Ranking) else node for node in program.nodes)
+    with pytest.raises(InternalError, match="are not few of many"):
+        verify_program(replace(program, nodes=changed))
