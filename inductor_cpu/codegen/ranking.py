@@ -19,6 +19,9 @@ _SPACE = "icpu::ranking"
 #: Adds for each element of a long row that is wanted: some enter the heap for it, and it is sorted.
 _WORK_OF_ONE = 256
 
+#: Adds for each element of a long row that is sorted.
+_WORK_OF_SORTED = 32
+
 
 def ranking_pointers(node: Ranking) -> tuple[str, ...]:
     """The buffers of a kernel's pointers, in order."""
@@ -34,10 +37,8 @@ def generate_ranking(node: Ranking, buffers: Mapping[str, Buffer], choices: Choi
     """The C++ function of one ranking."""
     writer = Writer()
     element = ELEMENT[buffers[node.x.buffer].dtype]
-    types = f"{str(node.largest).lower()}, {element}"
-    order = f"{_SPACE}::{'Top' if node.kind == 'top' else 'Sorted'}<{types}>"
-    function = f"select_of_rows<{types}>" if node.long else f"rank_rows<{order}>"
-    writer.line(f'#include "../ranking/{"select" if node.long else "rank"}.h"')
+    header, function, work, count = _call(node, f"{str(node.largest).lower()}, {element}")
+    writer.line(f'#include "../ranking/{header}.h"')
     with writer.block(HEAD):
         pointer = 0
         for name, kind, buffer in (("values", element, node.values), ("indices", "int64_t", node.indices)):
@@ -45,10 +46,19 @@ def generate_ranking(node: Ranking, buffers: Mapping[str, Buffer], choices: Choi
             writer.line(f"{kind}* const {name} = {place};")
             pointer += buffer is not None
         writer.line(f"const {element}* const x = static_cast<const {element}*>(buffers[{pointer}]) + sizes[3];")
-        passes = "sizes[2] + 4" if node.kind == "top" else "sizes[1]"
-        work = f"sizes[1] / 4 + sizes[2] * {_WORK_OF_ONE}" if node.long else f"sizes[1] * ({passes}) / 4"
-        writer.line(f"const int64_t work = {work};")
-        ints = f"sizes[0], sizes[1], sizes[2], work, {choices.grain}, {choices.most_threads}"
+        ints = f"sizes[0], sizes[1], {count}{work}, {choices.grain}, {choices.most_threads}"
         writer.line(f"{_SPACE}::{function}(x, values, indices, {ints});")
         writer.line("return 0;")
     return named(writer.text(), f"icpu_{node.name}")
+
+
+def _call(node: Ranking, types: str) -> tuple[str, str, str, str]:
+    """The template's file and function, what a row costs in adds, and how many elements are wanted, if it asks."""
+    columns, wanted = "sizes[1]", "sizes[2]"
+    if node.kind == "top" and node.long:
+        return "select", f"select_of_rows<{types}>", f"{columns} / 4 + {wanted} * {_WORK_OF_ONE}", f"{wanted}, "
+    if node.long:
+        return "sort", f"sort_rows<{types}>", f"{columns} * {_WORK_OF_SORTED}", ""
+    order = "Top" if node.kind == "top" else "Sorted"
+    passes = f"({wanted} + 4)" if node.kind == "top" else columns
+    return "rank", f"rank_rows<{_SPACE}::{order}<{types}>>", f"{columns} * {passes} / 4", f"{wanted}, "

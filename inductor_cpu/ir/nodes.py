@@ -252,8 +252,8 @@ class Ranking:
     """The elements of rows in order, by a generated kernel.
 
     x: rows without gaps, (..., columns). kind: "top" (the first `count` elements; where they are equal, what eager's
-    algorithm gives) or "sorted" (all; equal ones by position), which long rows, of which only a small part can be
-    wanted, cannot be. largest: the largest come first. NaN is the largest.
+    algorithm gives; of long rows a small part) or "sorted" (all; equal ones by position). largest: the largest come
+    first. NaN is the largest.
     values, indices: contiguous buffers (..., count) for the elements and, int64, their positions; or None."""
 
     name: str
@@ -267,7 +267,7 @@ class Ranking:
 
     @property
     def long(self) -> bool:
-        """Whether its rows are longer than the kernel of short ones takes."""
+        """Whether its rows are longer than the kernel of short ones takes, or may be."""
         columns = self.x.sizes[-1].as_int
         return columns is None or columns > LONGEST_SHORT_ROW
 

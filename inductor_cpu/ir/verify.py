@@ -260,9 +260,9 @@ class _ProgramCheck:
     def ranking(self, node: Ranking) -> None:
         check = Checker(LOWER, node.name)
         check.require(node.kind in ("top", "sorted"), f"there is no order {node.kind!r}")
-        if node.long:
+        if node.long and node.kind == "top":
             columns, count = node.x.sizes[-1].as_int or 0, node.count.as_int or 0
-            few = node.kind == "top" and 1 <= count <= columns // PART_OF_LONG_ROW
+            few = 1 <= count <= columns // PART_OF_LONG_ROW
             check.require(few, f"{node.count} elements of a row of {node.x.sizes[-1]} are not few of many")
         self.view(check, node.x)
         for d, (size, stride) in enumerate(zip(node.x.sizes, node.x.strides, strict=True)):

@@ -1,4 +1,4 @@
-"""topk and sort of short rows, and topk of few elements of long ones, by kernels of our own."""
+"""sort, and topk of short rows and of few elements of long ones, by kernels of our own."""
 
 from __future__ import annotations
 
@@ -48,21 +48,13 @@ def topk(
 
 @rule(aten.sort.default)
 def sort(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int = -1, descending: bool = False) -> Results:
-    return _sorted(ctx, node, x, dim, descending)
+    return _ranked(ctx, node, x, dim, "sorted", None, descending)
 
 
 @rule(aten.sort.stable)
 def stable_sort(
     ctx: Lowering, node: fx.Node, x: TensorValue, *, stable: bool | None, dim: int = -1, descending: bool = False
 ) -> Results:
-    return _sorted(ctx, node, x, dim, descending)
-
-
-def _sorted(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, descending: bool) -> Results:
-    """Longer rows are ATen's, whose work grows more slowly with the length."""
-    columns = _columns(x, dim)
-    if columns is None or columns > LONGEST_SHORT_ROW:
-        raise Unsupported(node, f"rows that are longer than {LONGEST_SHORT_ROW} elements, or as long as run time says")
     return _ranked(ctx, node, x, dim, "sorted", None, descending)
 
 
@@ -78,7 +70,7 @@ def _ranked(
     if x.ndim == 0 or x.dtype not in _DTYPES[kind]:
         raise Unsupported(node, f"rows of {x.dtype}: ATen sorts and selects them")
     dim = canonical(dim, x.ndim)
-    if (_columns(x, dim) or 0) < 2:
+    if _columns(x, dim) in (0, 1):
         raise Unsupported(node, "rows of one element: nothing is ranked")
     order = [*(d for d in range(x.ndim) if d != dim), dim]
     view = _rows(ctx, node, permuted(x, order))
