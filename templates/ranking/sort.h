@@ -10,6 +10,8 @@
 
 #include "rank.h"
 
+#include <memory>
+
 namespace icpu::ranking {
 
 template <int bytes>
@@ -63,7 +65,7 @@ inline const Placed<Digits>* sort_by_digits(Placed<Digits>* from, Placed<Digits>
   return from;
 }
 
-// The elements of a row as they are.
+// The elements of a row before they move. Integers count from the least one.
 template <bool descending, class T>
 inline void place_row(const T* row, int64_t count, Placed<digits_type<T>>* placed) {
   auto least = static_cast<digits_type<T>>(-1);
@@ -76,13 +78,19 @@ inline void place_row(const T* row, int64_t count, Placed<digits_type<T>>* place
   }
 }
 
+// A thread keeps its memory for rows that are no longer than this.
+inline constexpr int64_t kKeptColumns = 1 << 18;
+
 // As rank_rows.
 template <bool descending, class T>
 inline void sort_rows(
     const T* x, T* values, int64_t* indices, int64_t rows, int64_t columns, int64_t work, int64_t grain,
     int most_threads) {
   parallel_for(rows, 1, threads_for(rows * work, grain, most_threads), [&](int64_t begin, int64_t end) {
-    auto* const memory = scratch<Placed<digits_type<T>>, 31>(2 * columns);
+    using Place = Placed<digits_type<T>>;
+    const bool keeps = columns <= kKeptColumns;
+    const std::unique_ptr<Place[]> once(keeps ? nullptr : new Place[2 * columns]);
+    Place* const memory = keeps ? scratch<Place, 31>(2 * columns) : once.get();
     for (int64_t r = begin; r < end; ++r) {
       const T* const row = x + r * columns;
       place_row<descending>(row, columns, memory);

@@ -99,6 +99,12 @@ REDUCTIONS = (
     KernelRow("cross_entropy", F.cross_entropy, _logits, BOTH, streaming=True),
     KernelRow("argmax_of_logits", lambda x, _: x.argmax(-1), _logits, BOTH, streaming=True),
     KernelRow("top_k_of_logits", lambda x, _: torch.topk(x, 50), _logits),
+    KernelRow(
+        "sort_logits",
+        lambda x: torch.sort(x, stable=True, descending=True),
+        lambda p: (randn(p(4, 2), p(32000, 400)),),
+        BOTH,
+    ),
     KernelRow("route_to_experts", _route, lambda p: (randn(p(8192, 9), p(64, 16)),), BOTH),
     KernelRow("sort_rows", lambda x: torch.sort(x, -1), lambda p: (randn(p(8192, 9), p(64, 16)),)),
     KernelRow("probability_of_top", lambda x, _: torch.softmax(x, -1).amax(-1), _logits, streaming=True),
