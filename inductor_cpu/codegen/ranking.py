@@ -1,5 +1,4 @@
-"""The kernels that order short rows and find the first elements of long ones: calls of their templates. Sizes are
-arguments."""
+"""The kernels that sort rows and find their first elements: calls of their templates. Sizes are arguments."""
 
 from __future__ import annotations
 
