@@ -24,6 +24,9 @@ from inductor_cpu.schedule.vectorize import plan_vectors
 #: Reductions of which parts can be folded in any order.
 KINDS = frozenset({"sum", "prod", "max", "min", "fmax", "any", "all"})
 
+#: Vectors of columns, at least: the lowering itself cuts sums over fewer columns.
+FEWEST_VECTORS = 1
+
 #: Rows of a block, at most and at least; the bytes that they may have, a part of the second-level cache; and how many
 #: there may be of short rows, so that what begins and ends a block is little beside them.
 ROWS = 128, 16
@@ -81,9 +84,9 @@ def _folds_once(nest: LoopNest) -> bool:
 
 
 def _row_bytes(nest: LoopNest, vector: VectorPlan) -> int:
-    """Bytes of a row of all operands that have rows; 0 where lanes are not columns, or more than these."""
+    """Bytes of a row of all operands that have rows; 0 where lanes are not columns, or these are too few."""
     loop = vector.loop
-    if loop is None or loop not in nest.dims or points([loop]) < vector.lanes:
+    if loop is None or loop not in nest.dims or points([loop]) < FEWEST_VECTORS * vector.lanes:
         return 0
     return points([loop]) * bytes_of_point(nest, vector)
 

@@ -15,6 +15,8 @@ import torch
 import torch._dynamo
 
 from inductor_cpu.codegen import around, lookups, prefetch, tiles
+from inductor_cpu.ir import nodes
+from inductor_cpu.lower import ranking
 from inductor_cpu.schedule import after_columns, columns, divide, strips
 from tests.fuzz.calls import Results, call, model_of
 from tests.fuzz.graph import Graph
@@ -43,10 +45,12 @@ VARIANTS: dict[str, Variant] = {
 
 #: What decides that operands are large, and so low that those of a graph are.
 LOWERED: tuple[tuple[ModuleType, dict[str, Any]], ...] = (
-    (columns, {"LEAST_BYTES": 64, "FEW_VECTORS": 0, "ROWS": range(8, 1, -1)}),
+    (columns, {"LEAST_BYTES": 64, "FEWEST_VECTORS": 0, "ROWS": (8, 2), "SHORT_ROWS_BYTES": 64}),
     (strips, {"LEAST_BYTES": 64, "PIECE_BYTES": 4096, "PIECES_PER_THREAD": 1, "BLOCK_ROWS": 1}),
     (after_columns, {"LEAST_BYTES": 64}),
     (prefetch, {"STREAM_BYTES": 64, "AHEAD_BYTES": 64}),
+    (nodes, {"LONGEST_SHORT_ROW": 2}),
+    (ranking, {"LONGEST_SHORT_ROW": 2}),
     (tiles, {"LEAST_TILES": 3}),
     (around, {"MOST_KEPT": 64}),
     (lookups, {"LEAST_ROW_BYTES": 8, "TABLE_BYTES": 64}),
