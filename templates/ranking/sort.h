@@ -18,7 +18,8 @@ template <int bytes>
 using unsigned_of = std::conditional_t<
     bytes == 8, uint64_t, std::conditional_t<bytes == 4, uint32_t, std::conditional_t<bytes == 2, uint16_t, uint8_t>>>;
 
-// The bits of a type's elements as a number in their order.
+// The bits of a type's elements as a number in their order, no wider than the type, unlike the keys of rank.h: each digit is
+// a pass.
 template <class T>
 using digits_type = unsigned_of<sizeof(T)>;
 
