@@ -10,9 +10,9 @@
 
 namespace icpu::gemm {
 
-template <class Products, int rows_of_block, int depth_of_panel>
-struct Avx2 : Vectors<Products, rows_of_block, 2, depth_of_panel> {
-  using Base = Vectors<Products, rows_of_block, 2, depth_of_panel>;
+template <class Products, int rows_of_block, int depth_of_panel, int steps_of_turn = 1>
+struct Avx2 : Vectors<Products, rows_of_block, 2, depth_of_panel, steps_of_turn> {
+  using Base = Vectors<Products, rows_of_block, 2, depth_of_panel, steps_of_turn>;
   using typename Base::Element;
   using typename Base::Source;
   using Base::kBlock;

@@ -38,7 +38,7 @@ struct FmaAvx2Products {
 };
 
 template <class A, class B = A>
-struct FmaAvx2 : Avx2<FmaAvx2Products<A, B>, 6, 256> {};  // a panel of 16 KiB
+struct FmaAvx2 : Avx2<FmaAvx2Products<A, B>, 6, 256, 2> {};  // a panel of 16 KiB
 
 struct FmaAvx2F32 : FmaAvx2<float> {};
 struct FmaAvx2Bf16 : FmaAvx2<bf16> {};

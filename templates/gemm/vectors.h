@@ -13,6 +13,9 @@
 //   spread(a)                      one group of A in all lanes
 //   spread_first(a)                optional, for Parts where a group is a pair: the same of one value and zero
 //   dot(sum, a, b)                 sum + the products of both
+//
+// steps_of_turn: groups of the depth in a turn of the loop. Where another program's thread shares the core, and with it the
+// decoded instructions, two take less time than one; where they need more registers than there are, much more.
 #pragma once
 
 #include "few_rows.h"
@@ -21,7 +24,7 @@
 
 namespace icpu::gemm {
 
-template <class Products, int rows_of_block, int vectors, int depth_of_panel>
+template <class Products, int rows_of_block, int vectors, int depth_of_panel, int steps_of_turn = 1>
 struct Vectors {
   using Source = typename Products::Source;
   using Element = typename Products::Element;
@@ -124,10 +127,21 @@ struct Vectors {
   template <bool known, int R, int V>
   static ICPU_INLINE void add_products(Sums (&sum)[R][V], Sums (&shift)[V], const Element*& a, const Weight*& b,
                                        const Weight* stop) {
-#pragma GCC unroll 1
-    for (; b < stop; a += kBlock * kPair, b += kColumns * kPair) {
+    const auto step = [&] ICPU_INLINE {
       add_step<known>(sum, shift, b, [&](int r) ICPU_INLINE { return Products::spread(a + r * kPair); });
+      a += kBlock * kPair;
+      b += kColumns * kPair;
+    };
+    if constexpr (steps_of_turn > 1) {
+#pragma GCC unroll 1
+      for (const Weight* const last = stop - (steps_of_turn - 1) * kColumns * kPair; b < last;) {
+        [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+          ((void(n), step()), ...);
+        }(std::make_integer_sequence<int, steps_of_turn>{});
+      }
     }
+#pragma GCC unroll 1
+    while (b < stop) step();
   }
 
   // The same of rows where they lie, a part at a time.
