@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from inductor_cpu.ir.interpret import run
+from inductor_cpu.ir.loop_nest import LoopNest, Scalar
 from tests.cases import cases
 from tests.lower.harness import DECOMPOSITIONS, check, externs, lower
 
@@ -577,3 +578,18 @@ def test_no_rule_is_shadowed_by_a_decomposition() -> None:
         "aten.bernoulli.default",
     }
     assert from_rules == set()
+
+
+@pytest.mark.parametrize(
+    ("divisor", "exact"),
+    [
+        *((number, True) for number in (128.0, -0.25, 2.0**126, 2.0**-127)),
+        *((number, False) for number in (2.0**127, 2.0**-128, 3.0, 0.0, math.inf, math.nan)),
+    ],
+)
+def test_a_quotient_by_a_power_of_two_is_a_product_where_that_is_exact(divisor: float, exact: bool) -> None:
+    tiny = torch.finfo(torch.float32).tiny
+    x = torch.cat([sample(torch.float32).flatten(), torch.tensor([tiny, tiny / 3, -tiny / 2**20, 3e38, 1.3 * 2**-20])])
+    nodes = check(lambda x: x / divisor, x).nodes
+    ops = {i.op for node in nodes if isinstance(node, LoopNest) for i in node.body if isinstance(i, Scalar)}
+    assert ops == ({"mul"} if exact else {"div"})
