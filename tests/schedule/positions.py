@@ -59,7 +59,9 @@ class Maker:
         if kind == "const":
             return self.b.const(self.number(), I64)
         dtype = self.rng.choice(LOADED)
-        loaded = self.b.load(f"x_{dtype}".replace("torch.", ""), PLACE if self.rng.random() < 0.5 else of(J), dtype)
+        place = self.rng.choice((PLACE, of(J), of(I)))
+        access = "uniform" if place == of(I) else "contiguous"
+        loaded = self.b.load(f"x_{dtype}".replace("torch.", ""), place, dtype, access)
         return loaded if dtype == I64 else self.b.cast(loaded, I64)
 
     def op(self) -> int:
@@ -116,7 +118,8 @@ def inputs_of(kernel: Kernel, seed: int) -> dict[str, torch.Tensor]:
             x = torch.rand(x.shape, generator=generator) < 0.5
         elif arg.reads:
             info = torch.iinfo(arg.dtype)
-            few = torch.tensor([info.min, info.min + 1, -1 if info.min else 3, 0, 1, 5, info.max - 1, info.max])
+            edges = [n for n in EDGES if info.min <= n <= info.max]
+            few = torch.tensor([info.min, info.min + 1, -1 if info.min else 3, 0, 1, 5, info.max - 1, info.max, *edges])
             x = few[torch.randint(len(few), x.shape, generator=generator)].to(arg.dtype)
         found[arg.buffer] = x
     return found

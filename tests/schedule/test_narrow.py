@@ -15,7 +15,7 @@ from inductor_cpu.ir.printer import show
 from inductor_cpu.schedule.value_ranges import small_ranges
 from tests.codegen.build import BOOL, F32, I16, I32, I64, Build
 from tests.schedule.harness import only_kernel, scheduled
-from tests.schedule.positions import COLUMNS, PLACE, I, J, Maker, inputs_of, is_narrowed, narrowed, results
+from tests.schedule.positions import COLUMNS, PLACE, ROWS, I, J, Maker, inputs_of, is_narrowed, narrowed, results
 
 CASES = 60
 
@@ -130,6 +130,37 @@ def test_the_least_number_is_not_turned_over(op: str) -> None:
         assert is_narrowed(kernel) == fits
         wanted = (torch.arange(COLUMNS) + lowest).neg().float()
         assert torch.equal(results(narrowed(kernel), inputs_of(kernel, 0))["y"][:COLUMNS], wanted)
+
+
+def against_a_loaded(position: Expr, op: str, at: Expr) -> Kernel:
+    """A comparison of a position with a loaded number, which all lanes have if `at` has no J, stored."""
+    b = Build()
+    number = b.load("x", at, I64, "uniform" if at == of(I) else "contiguous")
+    b.store("y", PLACE, b.op(op, number, b.index(position)))
+    return b.kernel("avx512", (I, J), vector=J)
+
+
+@pytest.mark.parametrize("op", ["eq", "ne", "lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("first", [1 - 2**31, -3, 2**31 - 1 - COLUMNS])
+def test_a_number_of_any_size_is_compared_with_positions_in_32_bits(op: str, first: int) -> None:
+    kernel = against_a_loaded(of(J) + first, op, of(I))
+    assert is_narrowed(kernel)
+    numbers = [first + k for k in (-1, 0, 5, COLUMNS - 1, COLUMNS)]
+    numbers += [2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**32 + first + 5, 2**63 - 1, -(2**63)]
+    for few in zip(*[iter(numbers)] * ROWS, strict=True):
+        inputs = inputs_of(kernel, 0)
+        inputs["x"][:ROWS] = torch.tensor(few)
+        wanted = results(kernel, inputs)["y"]
+        assert torch.equal(results(narrowed(kernel), inputs)["y"], wanted)
+
+
+def test_numbers_that_differ_from_lane_to_lane_leave_64_bits() -> None:
+    assert not is_narrowed(against_a_loaded(of(J), "eq", PLACE))
+
+
+def test_positions_up_to_the_ends_of_32_bits_leave_no_number_beside_them() -> None:
+    for first, fits in ((-(2**31), False), (1 - 2**31, True), (2**31 - COLUMNS, False), (2**31 - COLUMNS - 1, True)):
+        assert is_narrowed(against_a_loaded(of(J) + first, "lt", of(I))) == fits
 
 
 def test_a_size_without_a_known_limit_leaves_64_bits() -> None:
