@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import cached_property
 
 import torch
@@ -12,7 +13,7 @@ from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import cascade_needed
 from inductor_cpu.codegen.values import Values
 from inductor_cpu.errors import InternalError
-from inductor_cpu.ir.index import INT32, ONE, Expr, const, of, within
+from inductor_cpu.ir.index import INT32, ONE, Expr, Sym, const, of, within
 from inductor_cpu.ir.kernel import Phase
 from inductor_cpu.ir.loop_nest import Index, Reduce, Scan
 
@@ -76,11 +77,32 @@ class Folds:
             found |= {k: places[f.arg, f.kind] for k, f in folds.items() if (f.arg, f.kind) in places}
         return found
 
-    def declare(self, position: int, unroll: int) -> None:
-        """The accumulators of a reduction, one for each part of the loop."""
+    def carried(self, phase: Phase) -> tuple[int, ...]:
+        """The sums of a phase that go by parts, if its loop, which is over vectors, says where these end."""
+        if not self.horizontal or self.kernel.inner[-1] != self.kernel.vector.loop:
+            return ()
+        return tuple(k for k in phase.reduces if self._cascades(k))
+
+    def open_stretches(
+        self, loop: Sym, vectors: int, carried: tuple[int, ...], stack: ExitStack
+    ) -> tuple[str, str | None]:
+        """Open the stretches of a phase's loop over vectors, after each of which sums carry, if any do. vectors: as
+        many as a round has. Returns the bounds that are left for the loop."""
+        if loop != self.kernel.vector.loop or not carried:
+            return "0", None
+        sums = "".join(f", acc{k}" for k in carried)
+        head = f"icpu::in_stretches<{vectors}>(0, {self.values.expr(size_of(loop))}, "
+        head += "[&](const int64_t from, const int64_t to) ICPU_INLINE"
+        stack.enter_context(self.writer.block(head, f"}}{sums});"))
+        return "from", "to"
+
+    def declare(self, position: int, unroll: int, *, carried: bool) -> None:
+        """The accumulators of a reduction, one for each part of the loop. carried: whether it is a sum by parts that
+        the loop ends."""
         if position in self._held:
             return
         name, element = self._accumulator(position)
+        name = "icpu::CarriedSum" if carried else name
         copies = f"[{unroll}]" if unroll > 1 else ""
         if not self._lanes_differ(position):
             self.writer.line(f"{name}<{element}> acc{position};")
@@ -145,11 +167,17 @@ class Folds:
         reduce = self.reduce(position)
         dtype = self.kernel.body[reduce.arg].dtype
         name = ACCUMULATOR[reduce.kind]
-        if reduce.kind == "sum" and cascade_needed(self.facts, dtype, self._lanes_differ(position)):
+        if self._cascades(position):
             name = "CascadeSum"
         if _gives_position(reduce.kind) and self._position_type == torch.int32:
             name += "32"
         return f"icpu::{name}", SCALAR[dtype]
+
+    def _cascades(self, position: int) -> bool:
+        """Whether a reduction is a sum of so many terms that it goes by parts."""
+        reduce = self.reduce(position)
+        dtype = self.kernel.body[reduce.arg].dtype
+        return reduce.kind == "sum" and cascade_needed(self.facts, dtype, self._lanes_differ(position))
 
     def _lanes_differ(self, position: int) -> bool:
         """Whether the accumulator is a vector."""

@@ -355,8 +355,10 @@ class Loops:
             )
         self._define(k for k in needed if self.facts.level[k] <= self.facts.outer_level)
         unroll = unroll_of(self.facts, phase, needed)
+        searching = self._folds.searching(phase, needed, unroll)
+        carried = () if searching else self._folds.carried(phase)
         for k in phase.reduces:
-            self._folds.declare(k, unroll)
+            self._folds.declare(k, unroll, carried=k in carried)
         for k in sorted(needed - self._filled):
             self._folds.declare_scan(k, number)
         scope = set(self._written)
@@ -365,8 +367,8 @@ class Loops:
             for level, loop in enumerate(self.kernel.inner, self.facts.outer_level + 1):
                 steps = (unroll, storing_units(self.facts, phase, needed)) if loop == self.vector else (1, 1)
                 until = self._folds.decided(phase) if loop == self.vector and not fills else None
-                searching = self._folds.searching(phase, needed, unroll)
-                stack.enter_context(self._loop(loop, "0", None, *steps, until, searching))
+                begin, end = self._folds.open_stretches(loop, max(steps), carried, stack)
+                stack.enter_context(self._loop(loop, begin, end, *steps, until, searching))
                 self._inner_values((k for k in needed if self.facts.level[k] == level), number)
             for k in phase.reduces:
                 self._folds.add(k, unroll)

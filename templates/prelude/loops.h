@@ -38,6 +38,16 @@ inline ICPU_INLINE void for_vectors_until(const Done& done, int64_t begin, int64
   }
 }
 
+// [begin, end) in stretches of 32 rounds of Unroll vectors, by run(from, to), after each of which sums carry.
+template <int Unroll, class Run, class... Sums>
+inline ICPU_INLINE void in_stretches(int64_t begin, int64_t end, const Run& run, Sums&... sums) {
+  constexpr int64_t kStretch = 32 * Unroll * kLanes;
+  for (int64_t i = begin; i < end; i += kStretch) {
+    run(i, i + kStretch < end ? i + kStretch : end);
+    (carry(sums), ...);
+  }
+}
+
 // [begin, end) by vectors of U units, then by half as many units, and so on.
 template <int U, Ends ends = Ends::kTail, class Step>
 inline ICPU_INLINE void for_blocks(int64_t begin, int64_t end, const Step& step) {

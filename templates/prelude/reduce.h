@@ -143,26 +143,26 @@ template <class V> using Min = Accumulator<V, MinFold>;
 template <class V> using Any = Accumulator<V, AnyFold>;
 template <class V> using All = Accumulator<V, AllFold>;
 
-// A sum of many terms: partial sums of kLow terms are summed among themselves, up to kMiddle of them, and these, so that
-// rounding errors of floats stay small for up to millions of terms per lane. The first parts are short: equal terms, such as
-// squares of what a relu has cut off, have errors of one sign as long as their sum has one exponent.
+// A sum of many terms: partial sums of kLow terms are summed among themselves, 32 of them, and 64 of these, so that rounding
+// errors of floats stay small for up to millions of terms per lane. The first parts are short: equal terms, such as squares
+// of what a relu has cut off, have errors of one sign as long as their sum has one exponent. Who adds says when a part ends:
+// loops that know it without counting (`in_stretches`).
 template <class V>
-struct CascadeSum {
+struct CarriedSum {
   using Element = element_t<V>;
-  static constexpr uint32_t kLow = 32, kMiddle = 32 * kLow, kHigh = 64 * kMiddle;  // terms
+  static constexpr uint32_t kLow = 32, kMiddle = 32, kHigh = 64 * kMiddle;  // terms; parts; parts
   Sum<V> low, middle, high, top;
-  uint32_t terms = 0;
+  uint32_t parts = 0;
 
-  void add(const V& x) {
-    low.add(x);
-    if (++terms % kLow == 0) carry();
-  }
   template <class Lanes>
-  void add(const V& x, const Lanes& lanes) {
-    if constexpr (Lanes::full) add(x);
-    else low.add(x, lanes);
+  void add(const V& x, const Lanes& lanes) { low.add(x, lanes); }
+  void carry() {
+    move(low, middle);
+    ++parts;
+    if (parts % kMiddle == 0) move(middle, high);
+    if (parts % kHigh == 0) move(high, top);
   }
-  void merge(const CascadeSum& other) {
+  void merge(const CarriedSum& other) {
     low.merge(other.low);
     middle.merge(other.middle);
     high.merge(other.high);
@@ -172,14 +172,31 @@ struct CascadeSum {
   Element across() const { return Sum<V>{result()}.across(); }
 
  private:
-  void carry() {
-    move(low, middle);
-    if (terms % kMiddle == 0) move(middle, high);
-    if (terms % kHigh == 0) move(high, top);
-  }
   static void move(Sum<V>& from, Sum<V>& to) {
     to.add(from.value);
     from = {};
+  }
+};
+template <class V, int N>
+inline ICPU_INLINE void carry(CarriedSum<V> (&sums)[N]) {
+  for (auto& sum : sums) sum.carry();
+}
+template <class V>
+inline ICPU_INLINE void carry(CarriedSum<V>& sum) { sum.carry(); }
+
+// The same for loops that do not: it counts its terms.
+template <class V>
+struct CascadeSum : CarriedSum<V> {
+  uint32_t terms = 0;
+
+  void add(const V& x) {
+    this->low.add(x);
+    if (++terms % this->kLow == 0) this->carry();
+  }
+  template <class Lanes>
+  void add(const V& x, const Lanes& lanes) {
+    if constexpr (Lanes::full) add(x);
+    else this->low.add(x, lanes);
   }
 };
 

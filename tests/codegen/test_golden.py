@@ -24,7 +24,7 @@ from tests.schedule.harness import kernels, schedule_of
 from .build import BF16, BOOL, F32, I64, Build
 from .test_alternating import centred
 from .test_divided import elements
-from .test_reductions import layer_norm, softmax, softmax_columns, vertical
+from .test_reductions import horizontal, layer_norm, softmax, softmax_columns, vertical
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 N = size_symbol("n")
@@ -66,6 +66,7 @@ KERNELS = {
     "softmax_scalar": (lambda isa: softmax(isa, 77, False), "scalar"),
     "layer_norm_bf16": (lambda isa: layer_norm(isa, 67), "avx512"),
     "centred_rows_bf16": (lambda isa: centred(isa, 100), "avx2"),
+    "sum_of_a_long_row": (lambda isa: horizontal(isa, "sum", F32, 50000), "avx2"),
     "sum_of_columns": (lambda isa: vertical(isa, "sum", F32), "avx512"),
     "scatter_of_owners": (lambda isa: elements(isa, F32, "add"), "avx512"),
 }

@@ -58,6 +58,14 @@ def horizontal(isa: str, kind: str, dtype: torch.dtype, size: Expr | int, wide: 
     return b.kernel(isa, (i,), (r,), r, [Phase((len(b.body) - 1,), ())], sizes=sizes)
 
 
+def short_rows(isa: str) -> Kernel:
+    """Y[i] = sum of X[i, :, :], whose rows have 64 elements, lanes along the rows."""
+    i, r, s = loop_var("i", of(M)), loop_var("r", of(N)), loop_var("s", 64)
+    b = Build()
+    b.store("Y", of(i), b.reduce("sum", b.load("X", (of(i) * of(N) + of(r)) * 64 + of(s), F32)), "uniform")
+    return b.kernel(isa, (i,), (r, s), s, [Phase((1,), ())], sizes=(M, N))
+
+
 def vertical(isa: str, kind: str, dtype: torch.dtype) -> Kernel:
     """Y[i] = reduce of X[:, i], lanes along the results."""
     i, r = loop_var("i", of(N)), loop_var("r", of(M))
@@ -181,6 +189,7 @@ def kernels(isa: str) -> dict[str, Kernel]:
         for dtype in (d for d in DTYPES if takes(kind, d)):
             found[f"h-{kind}-{dtype}"] = horizontal(isa, kind, dtype, of(N))
             found[f"v-{kind}-{dtype}"] = vertical(isa, kind, dtype)
+    found["short-rows"] = short_rows(isa)
     found["h-sum-48"] = horizontal(isa, "sum", F32, 48)
     found["h-sum-bf16"] = horizontal(isa, "sum", BF16, of(N), wide=True)
     for vector in (1, 2):
@@ -390,18 +399,26 @@ def test_added_rows(run: Callable[..., int], dtype: torch.dtype) -> None:
     assert torch.equal(y, torch.zeros(4, 37, dtype=dtype).index_add(0, k, x))
 
 
-@pytest.mark.parametrize("orientation", ["h", "v"])
+#: What sums long rows, and the sizes it is called with.
+LONG_SUMS: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    f"h-sum-{F32}": lambda sums, n: (sums, n),
+    f"v-sum-{F32}": lambda sums, n: (n, sums),
+    "short-rows": lambda sums, n: (sums, n // 64),
+}
+
+
+@pytest.mark.parametrize("key", LONG_SUMS)
 @pytest.mark.parametrize("half_of_them_equal", [False, True])
 def test_long_sums_of_floats_are_as_accurate_as_eager(
-    run: Callable[..., int], half_of_them_equal: bool, orientation: str
+    run: Callable[..., int], half_of_them_equal: bool, key: str
 ) -> None:
     """Errors of equal terms, squares of what a relu has cut off, have one sign. RMS of 20 sums: one may be lucky."""
     sums, n = 20, 1 << 19
     rows = (torch.randn(sums, n).relu() - 0.4).square() if half_of_them_equal else torch.rand(sums, n)
     exact, got = rows.double().sum(1), torch.empty(sums)
-    across = orientation == "h"
+    across = not key.startswith("v")
     x = rows if across else rows.T.contiguous()
-    run(f"{orientation}-sum-{F32}", x, got, sizes=(sums, n) if across else (n, sums))
+    run(key, x, got, sizes=LONG_SUMS[key](sums, n))
 
     def error(result: torch.Tensor) -> float:
         return ((result.double() - exact) / exact).square().mean().sqrt().item()
