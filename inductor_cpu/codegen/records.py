@@ -1,8 +1,9 @@
-"""Records: stores of two to four values that are neighbours, all at once, so that vectors of them fill whole lines.
+"""Records: loads and stores of two to four values that are neighbours, all at once, so that vectors of them fill whole
+lines.
 
 Boxes, complex numbers, colours of a pixel, patches of an image and interleaved results end in values which are computed
 apart, or come from apart, and lie side by side. One after the other, every vector of such a store is a scatter into
-every second to fourth element, and each line is written as often.
+every second to fourth element, and each line is written as often. So it is with loads of all parts of a record.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import replace
 
 import torch
 
-from inductor_cpu.codegen.analysis import size_of
+from inductor_cpu.codegen.analysis import Facts, size_of
 from inductor_cpu.codegen.unrolled import Unrolled, without_loop
-from inductor_cpu.ir.index import Sym, const
+from inductor_cpu.ir.index import Expr, Sym, const
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.loop_nest import Load, Store
 from inductor_cpu.ir.rewrite import store_operands
@@ -90,3 +91,34 @@ def _record(kernel: Kernel, numbers: Sequence[int]) -> tuple[int, ...]:
         return ()
     order = sorted(places, key=lambda place: place or 0)
     return tuple(places[place] for place in order) if (order[-1] or 0) - (order[0] or 0) == size - 1 else ()
+
+
+def loaded_records(facts: Facts) -> dict[int, tuple[int, ...]]:
+    """The record of each load that is part of one: its loads, one for each place, in their order."""
+    kernel, loop = facts.kernel, facts.kernel.vector.loop
+    if loop is None or kernel.inner or kernel.product is not None:
+        return {}
+    rows: dict[tuple[str, int, Expr], dict[int, int]] = {}
+    for position in (k for k, instr in enumerate(kernel.body) if isinstance(instr, Load)):
+        size = _record_of_a_load(facts, position, loop)
+        if size is not None:
+            load, index = facts.instruction(position), facts.address(position)
+            rows.setdefault((load.buffer, size, index - index.added), {}).setdefault(index.added, position)
+    found: dict[int, tuple[int, ...]] = {}
+    for (_, size, _), places in rows.items():
+        for first in sorted(places):
+            record = tuple(places[place] for place in range(first, first + size) if place in places)
+            if len(record) == size and found.keys().isdisjoint(record):
+                found |= dict.fromkeys(record, record)
+    return found
+
+
+def _record_of_a_load(facts: Facts, position: int, loop: Sym) -> int | None:
+    """How many elements a record has that a load would be a part of; None if it cannot be one."""
+    tiled = facts.tile is not None and position in facts.tile.loads
+    plain = facts.load_access(position) == "strided" and facts.kernel.body[position].dtype.itemsize in (2, 4)
+    apart = facts.address(position).coefficient(loop)
+    if tiled or not plain or apart is None or apart.as_int not in SIZES:
+        return None
+    load = facts.instruction(position)
+    return apart.as_int if isinstance(load, Load) and load.mask is None else None

@@ -14,7 +14,7 @@ from inductor_cpu.codegen.analysis import STAGE, Facts
 from inductor_cpu.codegen.around import stores_around
 from inductor_cpu.codegen.cxx import ELEMENT, LANE, NARROW, SCALAR, literal
 from inductor_cpu.codegen.prefetch import plan_ahead
-from inductor_cpu.codegen.records import records
+from inductor_cpu.codegen.records import loaded_records, records
 from inductor_cpu.codegen.scalar import SCALAR as SCALAR_OPS
 from inductor_cpu.codegen.text import Writer
 from inductor_cpu.codegen.tuning import Choices, pointwise_units, vertical_units
@@ -53,6 +53,8 @@ class Values:
         self._around = stores_around(facts, choices.kept, choices.tiles_kept)
         self._records = {min(record): record for record in records(facts.kernel)}
         self._in_record = {number for record in self._records.values() for number in record} - self._records.keys()
+        self._loaded_records = loaded_records(facts)
+        self._read: set[tuple[int, ...]] = set()  # the records among them that are in scope
         self.phase: int | None = None  # the one that is being written
         if facts.tile is not None:
             self._symbols[TILE_START] = f"{self.symbol(facts.tile.loop)}_start"
@@ -123,7 +125,8 @@ class Values:
             text = self.index(instr, vector=vector)
         elif isinstance(instr, Load):
             self._fetch_ahead(position, instr.buffer, "fetch")
-            text = self._load(position, instr)
+            record = self._loaded_records.get(position)
+            text = self._load(position, instr) if record is None else self._part(position, record)
         elif isinstance(instr, Scalar):
             text = self._scalar_op(position, instr, vector=vector)
         elif isinstance(instr, Cast):
@@ -196,6 +199,17 @@ class Values:
         else:
             text = self._far_load(load, extra)
         return text if mask_varies else self._guarded(load, text, vector=True)
+
+    def _part(self, position: int, record: tuple[int, ...]) -> str:
+        """A load that is part of a record, which is read where the first of its parts is needed."""
+        name = f"record{record[0]}"
+        if record not in self._read:
+            self._read.add(record)
+            first = self.kernel.body[record[0]]
+            assert isinstance(first, Load)
+            place = self.address(first.buffer, first.index[0])
+            self.writer.line(f"const auto {name} = icpu::load_records<{len(record)}>({place}, lanes);")
+        return f"{name}.part[{record.index(position)}]"
 
     def _ordered_load(self, position: int, load: Load, extra: str) -> str:
         """A load whose lanes read neighbours in an order of their own, a constant mask included.
@@ -381,9 +395,19 @@ class Values:
 
     def _store_record(self, record: Sequence[int], around: bool) -> str:
         first = self.kernel.stores[record[0]]
-        values = ", ".join(self.operand(self.kernel.stores[number].value, vector=True) for number in record)
-        flag = "<true>" if around else ""
-        return f"icpu::store_records{flag}({self.address(first.buffer, first.index[0])}, lanes, {values});"
+        stored = [self.kernel.stores[number].value for number in record]
+        values = ", ".join(self.operand(value, vector=True) for value in stored)
+        rounds, flags = self._rounds(stored), ""
+        if around or rounds:
+            flags = f"<{str(around).lower()}{rounds}>"
+        return f"icpu::store_records{flags}({self.address(first.buffer, first.index[0])}, lanes, {values});"
+
+    def _rounds(self, values: Sequence[int]) -> str:
+        """What is known of the roundings of all values of a record, as an argument of its store."""
+        known = self.facts.rounding
+        if all(map(known.is_rounded, values)):
+            return ", icpu::Rounds::kNone"
+        return ", icpu::Rounds::kPlain" if all(known.rounds_plain(k) or known.is_rounded(k) for k in values) else ""
 
     def _store_contiguous(self, store: Store, number: int, value: str, extra: str) -> str:
         place, source = self.address(store.buffer, store.index[0]), self.kernel.body[store.value]

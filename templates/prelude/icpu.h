@@ -16,6 +16,7 @@
 #include "vec_memory.h"
 #include "vec_ops.h"
 #include "vec_order.h"
+#include "vec_record_loads.h"
 #include "vec_records.h"
 #include "vec_strided.h"
 #include "vec_tile.h"

@@ -96,9 +96,12 @@ inline auto records_of(const Vec<H, U>& first, const V&... others) {
   return result;
 }
 
+// What is known of values that become bf16: nothing, that a NaN has a low half of zeros, or that they are bf16 already.
+enum class Rounds { kAll, kPlain, kNone };
+
 // p[lane * size + n] = lane of part n, for the lanes that take part; size: the number of parts.
 // around_cache: straight to memory where p is a multiple of a piece of a vector, ordered before what follows by sfence.
-template <bool around_cache = false, class T, class Lanes, class... V>
+template <bool around_cache = false, Rounds rounds = Rounds::kAll, class T, class Lanes, class... V>
 inline void store_records(T* p, const Lanes& lanes, const V&... parts) {
   constexpr int size = sizeof...(V);
   const auto records = records_of(parts...);
@@ -117,8 +120,16 @@ inline void store_records(T* p, const Lanes& lanes, const V&... parts) {
   }
 }
 
+// Two neighbours of half a word or less as one integer.
+template <bool around_cache, class Pair, class Lanes, int U>
+inline void store_pairs(Pair* p, const Lanes& lanes, const Vec<int32_t, U>& pairs) {
+  const auto write = [&](Pair* place) ICPU_INLINE { store(place, pairs, lanes); };
+  if constexpr (around_cache) around(p, lanes, write);
+  else write(p);
+}
+
 // The same for two integers that are narrower than their lanes: both are an integer of twice the size, which a lane holds.
-template <bool around_cache = false, class T, class Lanes, int U = Lanes::units>
+template <bool around_cache = false, Rounds rounds = Rounds::kAll, class T, class Lanes, int U = Lanes::units>
   requires(sizeof(T) < 4)
 inline void store_records(T* p, const Lanes& lanes, const Vec<int32_t, U>& first, const Vec<int32_t, U>& second) {
   using Pair = std::conditional_t<sizeof(T) == 2, int32_t, int16_t>;
@@ -126,10 +137,38 @@ inline void store_records(T* p, const Lanes& lanes, const Vec<int32_t, U>& first
   Vec<int32_t, U> pairs;
 #pragma GCC unroll 16
   for (int k = 0; k < Vec<int32_t, U>::regs; ++k) pairs.r[k] = (first.r[k] & low) | (second.r[k] << bits);
-  Pair* const to = reinterpret_cast<Pair*>(p);
-  const auto write = [&](Pair* place) ICPU_INLINE { store(place, pairs, lanes); };
-  if constexpr (around_cache) around(to, lanes, write);
-  else write(to);
+  store_pairs<around_cache>(reinterpret_cast<Pair*>(p), lanes, pairs);
 }
+
+#if !defined(CPU_CAPABILITY_AVX512)
+// Two floats as the word that holds both as bf16.
+template <Rounds rounds, int U>
+inline Vec<int32_t, U> pairs_of_bf16(const Vec<float, U>& first, const Vec<float, U>& second) {
+  const auto round = [](Reg<float> x) ICPU_INLINE {
+    if constexpr (rounds == Rounds::kNone) return bits_of_lanes(x);
+    else if constexpr (rounds == Rounds::kPlain) return plain_halves(x);
+    else return halves(x);
+  };
+  Vec<int32_t, U> pairs;
+#pragma GCC unroll 8
+  for (int u = 0; u < U; ++u) {
+    constexpr int kSecond = 0xaa;
+    const __m256i low = (__m256i)(round(first.r[u]) >> 16), high = (__m256i)round(second.r[u]);
+    pairs.r[u] = (Reg<int32_t>)_mm256_blend_epi16(low, high, kSecond);
+  }
+  return pairs;
+}
+template <bool around_cache = false, Rounds rounds = Rounds::kAll, class Lanes, int U = Lanes::units>
+inline void store_records(bf16* p, const Lanes& lanes, const Vec<float, U>& first, const Vec<float, U>& second) {
+  store_pairs<around_cache>(reinterpret_cast<int32_t*>(p), lanes, pairs_of_bf16<rounds>(first, second));
+}
+template <bool around_cache = false, Rounds rounds = Rounds::kAll, class Lanes, int U = Lanes::units>
+inline void store_records(
+    bf16* p, const Lanes& lanes, const Vec<float, U>& a, const Vec<float, U>& b, const Vec<float, U>& c,
+    const Vec<float, U>& d) {
+  const auto first = pairs_of_bf16<rounds>(a, b), second = pairs_of_bf16<rounds>(c, d);
+  store_records<around_cache>(reinterpret_cast<int32_t*>(p), lanes, first, second);
+}
+#endif
 
 }  // namespace icpu

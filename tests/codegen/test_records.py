@@ -1,4 +1,4 @@
-"""Neighbours that are computed apart, in one store."""
+"""Neighbours that are computed apart, in one store, or needed apart, in one load."""
 
 from __future__ import annotations
 
@@ -51,6 +51,15 @@ def several(isa: str) -> Kernel:
     return build.kernel(isa, (i,), vector=i, work=100, sizes=(N,))
 
 
+def products(isa: str, dtype: torch.dtype, size: int, extra: int = 0) -> Kernel:
+    """Y[i] = X[i, :] * X[i, 0], whose columns are read in reverse, of rows that have `extra` more elements in front."""
+    i, build = loop_var("i", of(N)), Build()
+    parts = [build.load("X", of(i) * (size + extra) + k + extra, dtype, "strided") for k in reversed(range(size))]
+    for k, part in enumerate(reversed(parts)):
+        build.store("Y", of(i) * size + k, build.op("mul", part, parts[-1]), "strided")
+    return build.kernel(isa, (i,), vector=i, work=100, sizes=(N,))
+
+
 #: (dtype, size, how many loops are shared). In every run floats have all sizes, and other dtypes one each.
 ZIPPED = [(dtype, size, 1) for dtype in DTYPES for size in SIZES]
 ALWAYS = [case for number, case in enumerate(ZIPPED) if case[0] in (F32, F64) or number // 3 % 3 == number % 3]
@@ -58,10 +67,15 @@ ALWAYS += [(F32, 2, parallel) for parallel in (0, 2, 3)]
 FULL = [case for case in ZIPPED if case not in ALWAYS]
 
 
+#: (dtype, size)
+LOADED = list(product((F32, I32, I16, BF16, F16, F64, I8), SIZES))
+
+
 @cache
 def kernels(isa: str) -> dict[object, Kernel]:
     found: dict[object, Kernel] = {case: zipped(isa, *case) for case in (*ALWAYS, *FULL)}
-    return found | {"several": several(isa)}
+    found |= {("products", *case): products(isa, *case) for case in LOADED}
+    return found | {"several": several(isa), "gaps": products(isa, F32, 3, extra=1)}
 
 
 def numbers(dtype: torch.dtype, *shape: int) -> torch.Tensor:
@@ -94,6 +108,30 @@ def test_records_find_their_order_among_other_stores(library: Library, isa: str)
         assert not z[n:].any()
 
 
+@pytest.mark.parametrize(("dtype", "size"), LOADED, ids=str)
+def test_all_parts_of_records_are_one_load(library: Library, isa: str, dtype: torch.dtype, size: int) -> None:
+    """Products of any numbers, and of what is none, are rounded as eager rounds them."""
+    kernel = kernels(isa)["products", dtype, size]
+    sorted_ = dtype.itemsize in (2, 4)
+    assert generate(kernel, target(isa)).code.count("load_records") == sorted_
+    for n in (1, 7, 8, 17, 64, 67):
+        x = torch.randn(n, size).mul(100).to(dtype)
+        if dtype.is_floating_point and n > 8:
+            x[::5, size - 1], x[1::5, size - 1], x[2::5, 0] = torch.nan, torch.inf, -torch.nan
+        y = torch.full((n * size + 40,), 1, dtype=dtype)
+        library.run(kernel, x, y, sizes=(n,))
+        assert torch.equal(y[: n * size].view(n, size).nan_to_num(7), (x * x[:, :1]).nan_to_num(7))
+        assert torch.equal(y[n * size :], torch.full((40,), 1, dtype=dtype))
+
+
+def test_records_with_gaps_between_them_are_loaded_by_part(library: Library, isa: str) -> None:
+    kernel = kernels(isa)["gaps"]
+    assert "load_records" not in generate(kernel, target(isa)).code
+    x, y = torch.randn(37, 4), torch.zeros(37, 3)
+    library.run(kernel, x, y, sizes=(37,))
+    assert torch.equal(y, x[:, 1:] * x[:, 1:2])
+
+
 #: (dtype, size, length)
 AROUND = list(product((F32, F64, BF16, I8), SIZES, (64, 72)))
 KEPT_NOWHERE = Choices(kept=1)
@@ -112,7 +150,7 @@ def test_records_that_no_cache_keeps_go_around_it(
     kernel = zipped(isa, dtype, size, length=length)
     vector = size * dtype.itemsize * kernel.vector.lanes
     whole = vector % min(64, vector) == 0 and length * size * dtype.itemsize % min(64, vector) == 0
-    assert ("store_records<true>" in generate(kernel, target(isa), KEPT_NOWHERE).code) == whole
+    assert ("store_records<true" in generate(kernel, target(isa), KEPT_NOWHERE).code) == whole
     x, row = numbers(dtype, ROWS, size, length), numbers(dtype, ROWS, size)
     for start in (0, 1):
         y = torch.full((ROWS * length * size + 40,), 1, dtype=dtype)

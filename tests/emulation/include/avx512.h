@@ -228,6 +228,8 @@ OUT_OF_LINE __mmask32 _mm512_cmpgt_epi16_mask(__m512i a, __m512i b) {
 OUT_OF_LINE __mmask32 _mm512_cmpeq_epi16_mask(__m512i a, __m512i b) {
   return emulated::compare_integers<int16_t>(a, b, 0);
 }
+inline __mmask16 _mm512_movepi32_mask(__m512i a) { return _mm512_cmplt_epi32_mask(a, __m512i{}); }
+OUT_OF_LINE __mmask32 _mm512_movepi16_mask(__m512i a) { return emulated::compare<int16_t>(a, __m512i{}, 1); }
 inline __mmask16 _mm512_test_epi32_mask(__m512i a, __m512i b) { return _mm512_cmp_epi32_mask(a & b, __m512i{}, 4); }
 OUT_OF_LINE __mmask16 _mm_test_epi8_mask(__m128i a, __m128i b) {
   return emulated::compare_integers<int8_t>(a & b, __m128i{}, 4);
@@ -250,6 +252,9 @@ BLEND(_mm512_mask_blend_epi64, __m512i, int64_t, __mmask8)
 #undef BLEND
 OUT_OF_LINE __m512i _mm512_maskz_mov_epi16(__mmask32 m, __m512i a) { return emulated::select<int16_t>(m, a, __m512i{}); }
 inline __m512i _mm512_mask_mov_epi32(__m512i no, __mmask16 m, __m512i yes) { return _mm512_mask_blend_epi32(m, no, yes); }
+inline __m512i _mm512_maskz_set1_epi32(__mmask16 m, int x) {
+  return _mm512_mask_blend_epi32(m, __m512i{}, _mm512_set1_epi32(x));
+}
 
 #define MASKED(name, V, M, blend, of)                                                            \
   template <class... Arguments>                                                                  \
@@ -298,6 +303,9 @@ OUT_OF_LINE __m512i _mm512_permutex2var_epi64(__m512i a, __m512i at, __m512i b) 
 OUT_OF_LINE __m512 _mm512_permutexvar_ps(__m512i at, __m512 a) { return emulated::permute<float, uint32_t>(a, at); }
 OUT_OF_LINE __m512i _mm512_permutexvar_epi32(__m512i at, __m512i a) { return emulated::permute<uint32_t, uint32_t>(a, at); }
 OUT_OF_LINE __m512i _mm512_permutexvar_epi16(__m512i at, __m512i a) { return emulated::permute<uint16_t, uint16_t>(a, at); }
+inline __m512i _mm512_maskz_permutexvar_epi32(__mmask16 m, __m512i at, __m512i a) {
+  return _mm512_mask_blend_epi32(m, __m512i{}, _mm512_permutexvar_epi32(at, a));
+}
 inline __m512i _mm512_maskz_permutexvar_epi16(__mmask32 m, __m512i at, __m512i a) {
   return _mm512_maskz_mov_epi16(m, _mm512_permutexvar_epi16(at, a));
 }
