@@ -14,9 +14,11 @@ from __future__ import annotations
 import torch
 
 from inductor_cpu.codegen.analysis import Facts, size_of
+from inductor_cpu.codegen.orders import is_of_pairs
 from inductor_cpu.codegen.tuning import needs_alignment, vertical_units
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.loop_nest import Index, Load, Reduce, Scan
+from inductor_cpu.ir.rewrite import store_operands
 from inductor_cpu.ir.scatter import is_scatter
 
 #: Lanes of the vectors without instructions of their own for bf16.
@@ -33,8 +35,8 @@ _LONG_BODY = 40
 
 
 def alternates(facts: Facts) -> bool:
-    """Whether no value of a kernel tells where its lane is: all that differs between lanes comes from bf16 side by
-    side, and goes there, or into a reduction."""
+    """Whether no value of a kernel tells where its lane is, but for its place in a pair: all that differs between lanes
+    comes from bf16 side by side, and goes there, or into a reduction."""
     kernel = facts.kernel
     loop = kernel.vector.loop
     if loop is None or kernel.vector.lanes != _LANES or facts.tile is not None or len(kernel.body) > _LONG_BODY:
@@ -44,9 +46,15 @@ def alternates(facts: Facts) -> bool:
     size = size_of(loop).as_int
     if size is not None and size < UNITS * _LANES:
         return False
-    return all(_knows_no_order(facts, k) for k in range(len(kernel.body))) and all(
+    return all(_knows_no_order(facts, k) for k in _computed(facts)) and all(
         _has_no_order(facts, access) and not needs_alignment(facts, access, loop) for access in facts.access
     )
+
+
+def _computed(facts: Facts) -> frozenset[int]:
+    """The values that a kernel computes: of masks that are written as numbers, no operands."""
+    folds = (k for phase in facts.kernel.phases for k in phase.reduces)
+    return facts.closure((*folds, *(k for store in facts.kernel.stores for k in store_operands(store))))
 
 
 def _in_whole_blocks(facts: Facts, loop: Sym) -> bool:
@@ -58,6 +66,8 @@ def _in_whole_blocks(facts: Facts, loop: Sym) -> bool:
 
 
 def _knows_no_order(facts: Facts, position: int) -> bool:
+    if position in facts.constant_masks:
+        return is_of_pairs(facts.constant_masks[position])
     match facts.kernel.body[position]:
         case Scan():
             return False
@@ -72,6 +82,8 @@ def _has_no_order(facts: Facts, access: int) -> bool:
     """Whether an access is of one element for all lanes, or of bf16 side by side."""
     instr, way = facts.instruction(access), facts.load_access(access)
     if isinstance(instr, Load):
+        if access in facts.swaps:
+            return instr.dtype == torch.bfloat16
         value, dtype = access, instr.dtype
     elif instr.mode == "add" or is_scatter(instr):
         return False

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from inductor_cpu.codegen.orders import Lanes, Order, constant_masks, order_of
+from inductor_cpu.codegen.orders import Lanes, Order, constant_masks, order_of, swaps
 from inductor_cpu.codegen.rounding import Rounding
 from inductor_cpu.codegen.tiles import Tile, find_tile
 from inductor_cpu.errors import InternalError
@@ -166,6 +166,11 @@ class Facts:
         return {k: order for k, order in found.items() if order is not None and k not in self.periods}
 
     @cached_property
+    def swaps(self) -> dict[int, int]:
+        """Loads among these whose lanes swap, in pairs, what another load reads: that load."""
+        return swaps(self.kernel, self.orders, self.constant_masks)
+
+    @cached_property
     def periods(self) -> dict[int, tuple[Expr, int]]:
         """Loads without a mask that repeat along the vectorized loop: (address of the first element, number)."""
         found: dict[int, tuple[Expr, int]] = {}
@@ -216,8 +221,15 @@ class Facts:
         return sum(OPS[instr.op].cost for instr in (body[k] for k in values) if isinstance(instr, Scalar))
 
     def _operands(self, position: int) -> tuple[int, ...]:
-        """What is computed for a value: not the mask of a load that is turned over."""
+        """What is computed for a value: not the mask of a load that is turned over, nor one that is written as a
+        number; the load whose lanes another one swaps."""
         instr = self.kernel.body[position]
+        if position in self.swaps:
+            return (self.swaps[position],)
+        if isinstance(instr, Load) and position in self.orders and instr.mask in self.constant_masks:
+            return operands(replace(instr, mask=None))
+        if isinstance(instr, Scalar) and instr.op == "where" and instr.args[0] in self.constant_masks:
+            return instr.args[1:]
         if isinstance(instr, Load) and self.tile is not None and position in self.tile.loads:
             instr = replace(instr, mask=None)
         return operands(instr)

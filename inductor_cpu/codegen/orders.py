@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inductor_cpu.ir.index import Sym, const, divide_exact, of
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.lane_order import constant_lanes, lane_order, within_a_vector
 from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Scalar
@@ -34,6 +35,42 @@ class Order:
     places: Lanes
     skipped: int
     step: int | None
+
+
+def is_of_pairs(lanes: Lanes) -> bool:
+    """Whether all even lanes hold the same, and all odd ones."""
+    return lanes[2:] == lanes[:-2]
+
+
+def swaps(kernel: Kernel, orders: Mapping[int, Order], masks: Mapping[int, Lanes]) -> dict[int, int]:
+    """Loads each of whose lanes, but for those that a constant mask leaves out, read what the neighbour in a pair reads
+    in another load, with that load: its lanes lie side by side, and it is in front of them in the body."""
+    loop, stored = kernel.vector.loop, {store.buffer for store in kernel.stores}
+    access, found = dict(kernel.vector.access), dict[int, int]()
+    if loop is None or loop.size is None or divide_exact(loop.size, const(2)) is None:
+        return found  # the last lane may have no neighbour
+    for position, order in orders.items():
+        load = kernel.body[position]
+        if not isinstance(load, Load) or load.buffer in stored or order.step != len(order.places):
+            continue
+        if load.mask is not None and (load.mask not in masks or not is_of_pairs(masks[load.mask])):
+            continue
+        apart = {order.skipped + place - (lane ^ 1) for lane, place in enumerate(order.places) if place >= 0}
+        others = (k for k in range(position) if access.get(k) == "contiguous")
+        sources = [k for k in others if _is_ahead(kernel.body[k], load, loop, len(order.places), apart)]
+        if sources:
+            found[position] = sources[0]
+    return found
+
+
+def _is_ahead(source: Instr, load: Load, loop: Sym, lanes: int, apart: set[int]) -> bool:
+    """Whether lane 0 of a source reads an element so far from that of a load, in vectors that start at multiples of the
+    lanes."""
+    if not isinstance(source, Load) or source.mask is not None or source.buffer != load.buffer:
+        return False
+    first = {loop: of(Sym("block", "loop", None)) * lanes}
+    distance = (source.index[0].substitute(first) - load.index[0].substitute(first)).as_int
+    return apart == {distance}
 
 
 def constant_masks(kernel: Kernel) -> dict[int, Lanes]:

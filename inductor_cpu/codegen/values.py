@@ -119,8 +119,7 @@ class Values:
         if isinstance(instr, Const):
             return
         if position in self.facts.constant_masks:
-            bits = sum(bit << lane for lane, bit in enumerate(self.facts.constant_masks[position]))
-            text = f"icpu::lane_mask<{bits:#x}>(lanes)"
+            text = f"icpu::lane_mask<{self._lane_bits(position)}>(lanes)"
         elif isinstance(instr, Index):
             text = self.index(instr, vector=vector)
         elif isinstance(instr, Load):
@@ -215,6 +214,8 @@ class Values:
         """A load whose lanes read neighbours in an order of their own, a constant mask included.
 
         extra: a mask that differs from vector to vector, and its fill."""
+        if position in self.facts.swaps:
+            return self._swapped_load(load, self.facts.swaps[position])
         order = self.facts.orders[position]
         first = self.address(load.buffer, load.index[0] + order.skipped)
         places = ", ".join(map(str, order.places))
@@ -222,6 +223,17 @@ class Values:
         last = f", {self._fill(load, vector=True)}" if in_order else extra
         text = f"icpu::load_ordered<icpu::Order<{places}>>({first}, {order.step or 0}, lanes{last})"
         return text if in_order or extra else self._guarded(load, text, vector=True)
+
+    def _swapped_load(self, load: Load, source: int) -> str:
+        """A load whose lanes swap, in pairs, what another one has read."""
+        text = f"icpu::swap_pairs(v{source}, lanes)"
+        if load.mask is None:
+            return text
+        return f"icpu::pick_lanes<{self._lane_bits(load.mask)}>({text}, {self._fill(load, vector=True)}, lanes)"
+
+    def _lane_bits(self, mask: int) -> str:
+        """The bits of a mask that is the same in every vector."""
+        return f"{sum(bit << lane for lane, bit in enumerate(self.facts.constant_masks[mask])):#x}"
 
     def _far_load(self, load: Load, extra: str) -> str:
         """A load whose lanes are no neighbours. extra: its mask and fill, where the mask differs between lanes."""
@@ -261,6 +273,9 @@ class Values:
         elif instr.op == "where" and not self.facts.varying[instr.args[0]]:
             yes, no = (self.operand(k, vector=True) for k in instr.args[1:])
             text = f"{self.operand(instr.args[0], vector=False)} ? {yes} : {no}"
+        elif instr.op == "where" and instr.args[0] in self.facts.constant_masks:
+            yes, no = (self.operand(k, vector=True) for k in instr.args[1:])
+            text = f"icpu::pick_lanes<{self._lane_bits(instr.args[0])}>({yes}, {no}, lanes)"
         else:
             text = self._vector_text(instr, dtype)
         return self._rounded(position, text, vector=vector)

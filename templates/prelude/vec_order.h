@@ -15,6 +15,49 @@ inline Mask<Lanes::units> lane_mask(const Lanes&) {
   return result;
 }
 
+// Whether lanes are words: not truth values.
+template <class V>
+inline constexpr bool is_words = false;
+template <class T, int U>
+inline constexpr bool is_words<Vec<T, U>> = sizeof(T) == 4;
+
+// Whether even and odd elements have a unit of their own each.
+template <class Lanes>
+inline constexpr bool kAlternates = false;
+template <int U>
+inline constexpr bool kAlternates<Alternating<U>> = true;
+
+// `yes` in the lanes with these bits in each unit, `no` in the others. Alternating units know bits that are the same for all
+// pairs.
+template <uint32_t Bits, class V, class Lanes>
+inline V pick_lanes(const V& yes, const V& no, const Lanes& lanes) {
+  if constexpr (kAlternates<Lanes>) {
+    V result;
+#pragma GCC unroll 8
+    for (int u = 0; u < Lanes::units; ++u) put_unit(result, u, unit_of(Bits >> (u % 2) & 1 ? yes : no, u));
+    return result;
+#if !defined(CPU_CAPABILITY_AVX512)
+  } else if constexpr (is_words<V>) {
+    using Words = decltype(yes.r[0] + yes.r[0]);
+    return map([](Words y, Words n) { return (Words)_mm256_blend_epi32((__m256i)n, (__m256i)y, Bits); }, yes, no);
+#endif
+  } else {
+    return select(lane_mask<Bits>(lanes), yes, no);
+  }
+}
+
+// Lanes 2 n and 2 n + 1 have what the other one had.
+template <class V, class Lanes>
+inline V swap_pairs(const V& v, const Lanes&) {
+  V result;
+#pragma GCC unroll 8
+  for (int u = 0; u < Lanes::units; ++u) {
+    if constexpr (kAlternates<Lanes>) put_unit(result, u, unit_of(v, u ^ 1));
+    else put_unit(result, u, swap_lanes<1>(unit_of(v, u)));
+  }
+  return result;
+}
+
 // The neighbour that each lane reads: 0 <= place < kLanes, or -1 for a lane that reads nothing.
 template <int... Places>
 struct Order {

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 import torch
 
+from inductor_cpu.codegen.alternating import alternates
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.ir.index import Expr, loop_var, of, size_symbol
@@ -16,7 +17,7 @@ from inductor_cpu.ir.lane_order import constant_lanes, lane_order
 from inductor_cpu.ir.ops import LOOP_DTYPES
 from tests.cases import cases
 
-from .build import BF16, BOOL, F32, I64, Build
+from .build import BF16, BOOL, F16, F32, F64, I64, Build
 from .harness import VECTORS, Library, alike_in_turns, target
 
 ISAS = VECTORS
@@ -57,6 +58,21 @@ def turned(isa: str, dtype: torch.dtype) -> Kernel:
     return b.kernel(isa, (I,), vector=I, sizes=(N,))
 
 
+def rotated(isa: str, dtype: torch.dtype, size: Expr) -> Kernel:
+    """Y[i] = 2 X[i] - X[i + 1] for even i, else 2 X[i] + X[i - 1], as a rotation of pairs; Z[i] = X[i ^ 1]."""
+    b, i = Build(), loop_var("i", size)
+    parity, one = b.index(of(i) % 2), b.const(1, I64)
+    even, odd = b.op("lt", parity, one), b.op("ge", parity, one)
+    x = b.load("X", of(i), dtype)
+    right = b.load("X", of(i) // 2 * 2 + 1, dtype, "gather", mask=even, fill=7)
+    left = b.load("X", of(i) // 2 * 2, dtype, "gather", mask=odd, fill=7)
+    twice = b.op("add", x, x)
+    b.store("Y", of(i), b.op("add", twice, b.op("where", even, b.op("neg", right), left)))
+    b.store("Z", of(i), b.load("X", of(i) // 2 * 2 + 1 - of(i) % 2, dtype, "gather"))
+    b.store("L", of(i), left)
+    return b.kernel(isa, (i,), vector=i, sizes=(N,))
+
+
 def windows(isa: str, dtype: torch.dtype) -> Kernel:
     """Y[i] = X[(i + 1) // 2 - 1], as a window that reaches over both ends; 7 fills what lies outside."""
     b = Build()
@@ -86,6 +102,7 @@ FULL = [case for case in product(ADDRESSES, DTYPES) if case not in ALWAYS]
 def kernels(isa: str) -> dict[tuple[str, torch.dtype], Kernel]:
     found = {(name, dtype): moved(isa, address, dtype) for name, address in ADDRESSES.items() for dtype in DTYPES}
     masked = {"turned": turned, "windows": windows, "rows": rows}
+    found |= {("rotated", dtype): rotated(isa, dtype, of(N) * 2) for dtype in (F32, BF16, I64, F64, F16)}
     return found | {(name, dtype): build(isa, dtype) for name, build in masked.items() for dtype in (F32, BF16, I64)}
 
 
@@ -114,6 +131,34 @@ def test_the_order_of_a_masked_load_leaves_out_what_the_mask_leaves_out(
         pairs = x.view(-1, 2)
         assert torch.equal(y.view(-1, 2), torch.stack([-pairs[:, 1], pairs[:, 0]], 1))
         assert torch.equal(left.view(-1, 2), torch.stack([torch.full_like(pairs[:, 0], 7), pairs[:, 0]], 1))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, I64, F64, F16], ids=str)
+def test_lanes_swap_in_pairs_what_another_load_has_read(
+    library: Library, isa: str, dtype: torch.dtype, last_page: torch.Tensor
+) -> None:
+    kernel = kernels(isa)["rotated", dtype]
+    assert generate(kernel, target(isa)).code.count("swap_pairs") == 3
+    assert alternates(Facts(kernel)) == (dtype == BF16 and isa == "avx2")
+    page = last_page.view(dtype)
+    page.copy_(torch.arange(len(page)) % 90)
+    for n in (2, 8, 16, 22, 38, 64):
+        x, (y, z, left) = page[len(page) - n :], torch.ones(3, n + 8, dtype=dtype)
+        assert library.run(kernel, x, y, z, left, sizes=[n // 2]) == 0
+        even, odd = x.view(-1, 2).unbind(1)
+        want = [
+            torch.stack([even + even - odd, odd + odd + even], 1),
+            torch.stack([odd, even], 1),
+            torch.stack([torch.full_like(even, 7), even], 1),
+        ]
+        for got, expected in zip((y, z, left), want, strict=True):
+            assert torch.equal(got[:n], expected.flatten())
+            assert torch.equal(got[n:], torch.ones(8, dtype=dtype))
+
+
+@pytest.mark.parametrize("size", [of(N), of(N) * 2 + 1])
+def test_lanes_that_may_have_no_neighbour_read_for_themselves(isa: str, size: Expr) -> None:
+    assert "swap_pairs" not in generate(rotated(isa, F32, size), target(isa)).code
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16, I64], ids=str)
@@ -159,7 +204,7 @@ def test_masks_of_alternating_lanes_are_numbers() -> None:
     if "avx512" not in ISAS:
         pytest.skip("no AVX-512")
     code = generate(turned("avx512", F32), target("avx512")).code
-    assert "lane_mask<0x5555>" in code
+    assert "pick_lanes<0x5555>" in code
     assert "remainders" not in code
 
 
