@@ -17,7 +17,8 @@ inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float most_unrounded(bool in_parts) { return in_parts ? 0x1p24f : 0x1p6f; }
 
 // 2^x for x up to 0 or a little more. Relative error below 3e-7, or for Terms = 5 below 3e-6: enough where the result
-// is rounded to 8 bits. Exact zeros for -infinity and wherever a normal float is too large; NaN stays NaN.
+// is rounded to 8 bits. Exactly 1 at 0 once rounded: a key that has all the weight gives its value, and a gradient that is
+// the difference of two such values is 0. Exact zeros for -infinity and wherever a normal float is too large; NaN stays NaN.
 template <int Terms>
 inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
 #if defined(CPU_CAPABILITY_AVX512)
@@ -27,13 +28,13 @@ inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
   const Reg<float> whole = _mm256_round_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   const Reg<float> rest = x - whole;
 #endif
-  // Minimax fits (Remez) of 2^x on [0, 1), for the relative error.
+  // Minimax fits (Remez) of 2^x on [0, 1), for the relative error; the longer one among those that are 1 at 0.
   Reg<float> power;
   if constexpr (Terms == 5) {
     power = short_polynomial(rest, {1.0000026f, 0.69300383f, 0.24144275f, 0.05201146f, 0.013534168f});
   } else {
     power = short_polynomial(
-        rest, {0.99999994f, 0.69315308f, 0.24015361f, 0.055826318f, 0.0089893397f, 0.0018775767f});
+        rest, {1.0f, 0.6931513f, 0.24016447f, 0.055799916f, 0.009017031f, 0.00186713f});
   }
 #if defined(CPU_CAPABILITY_AVX512)
   // Below 2^-126 it is 0: making denormals takes a hundred times as long.

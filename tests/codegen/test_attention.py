@@ -477,5 +477,16 @@ def test_scores_that_rise_or_fall_along_the_keys_outgrow_one_base_after_the_othe
     torch.testing.assert_close(sums.double(), exact_sums, rtol=1e-4, atol=SUM_BOUND[kernel])
 
 
+@pytest.mark.parametrize("row", ALL, ids=str)
+def test_a_key_with_all_the_weight_gives_its_value(row: Row) -> None:
+    """The fuzzer's seed 352926: its weight was 1 - 2^-24, and its value was rounded twice."""
+    q, k = torch.ones(1, 2, 40, 8).to(row[2]), torch.full((1, 2, 9, 8), -200.0).to(row[2])
+    k[:, :, 4] = 0
+    v = torch.randint(1, 8, (1, 2, 9, 16)).to(row[2])
+    out, sums = run(address_of(row, Function(row[2], "none")), 0.3, q, k, v, None)
+    assert out.equal(v[:, :, 4:5].expand(out.shape))
+    assert not sums.any()
+
+
 def test_every_isa_of_the_table_is_known() -> None:
     assert {isa for row in ATTENTION_KERNELS.values() for isa in row.isas} <= BITS.keys()

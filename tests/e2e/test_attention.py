@@ -253,6 +253,20 @@ def test_weights_of_scores_of_any_size_are_the_same_in_both_directions(dtype: to
         assert all(x.isfinite().all() for x in gradients[0][:2])
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_query_with_all_its_weight_on_one_key_has_no_gradient(dtype: torch.dtype) -> None:
+    """The fuzzer's seed 352926: its gradient was what two roundings of a value differ by."""
+    q = torch.full((1, 2, 40, 16), 3.0, dtype=dtype, requires_grad=True)
+    k = torch.full((1, 2, 9, 16), -200.0, dtype=dtype)
+    k[:, :, 0] = 3
+    v = torch.arange(1.0, 17.0).expand(1, 2, 9, 16).to(dtype)
+    out = torch.compile(F.scaled_dot_product_attention, backend="icpu")(q, k, v)
+    assert out.equal(v[:, :, :1].expand(out.shape))
+    out.backward(torch.randint(-4, 5, out.shape).to(dtype))
+    assert q.grad is not None
+    assert not q.grad.any()
+
+
 def test_attention_with_dropout_draws_eagers_numbers() -> None:
     x, memory = inputs(20, 30, 64, torch.float32)
     torch.manual_seed(3)
