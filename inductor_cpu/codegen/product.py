@@ -134,8 +134,8 @@ def emit_product(
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"
         call = f"{_SPACE}::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"
     elif isinstance(product.a, View) and _reads_rows_in_place(product):
-        leading = values.expr(product.a.strides[0])
-        matrix = f"a, {leading}" if bounds is None else f"a + {bounds[0]} * {leading}, {leading}"
+        writer.line(f"const int64_t leading = {values.expr(product.a.strides[0])};")
+        matrix = "a, leading" if bounds is None else f"a + {bounds[0]} * leading, leading"
         call = f"{_SPACE}::multiply_matrix_in_place<{kind}>({{rows, columns, depth}}, {matrix}, {b}, {threads}"
     elif batch:
         _emit_pack(product, kind, values, writer, bounds)
@@ -153,7 +153,11 @@ def emit_product(
 
 
 def _emit_pack(product: Product, kind: str, values: Values, writer: Writer, bounds: tuple[str, str] | None) -> None:
-    """The function that packs rows of the first operand."""
+    """The function that packs rows of the first operand. Strides have names, as they may be sums of sizes, and are
+    multiplied."""
+    if not isinstance(product.a, Patches):
+        for name, stride in zip(("leading", "apart"), reversed(product.a.strides[:-1]), strict=False):
+            writer.line(f"const int64_t {name} = {values.expr(stride)};")
     of = "const int64_t n, " if _is_batch(product) else ""
     head = (
         f"const auto pack = [&]({of}const int64_t first, const int64_t height, const int64_t from, const int64_t part, "
@@ -162,10 +166,9 @@ def _emit_pack(product: Product, kind: str, values: Values, writer: Writer, boun
         if isinstance(product.a, Patches):
             writer.line(f"windows.pack<{kind}>(a, first, height, from, part, out);")
         else:
-            *apart, leading = (values.expr(stride) for stride in product.a.strides[:-1])
-            start = "first" if bounds is None else f"({bounds[0]} + first)"
-            start = f"n * {apart[0]} + {start} * {leading}" if apart else f"{start} * {leading}"
-            writer.line(f"{kind}::pack(a + {start} + from, {leading}, height, part, out);")
+            start = "first * leading" if bounds is None else f"({bounds[0]} + first) * leading"
+            start = f"n * apart + {start}" if _is_batch(product) else start
+            writer.line(f"{kind}::pack(a + {start} + from, leading, height, part, out);")
 
 
 def _windows(patches: Patches, values: Values) -> str:

@@ -268,6 +268,20 @@ def test_a_matrix_whose_sizes_are_symbols_is_packed_at_each_call_with_its_bias()
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("batch", [(), (3,)], ids=["matrices", "batches"])
+def test_rows_and_matrices_are_as_far_apart_as_a_sum_of_sizes_says(batch: tuple[int, ...]) -> None:
+    """The fuzzer's seed 353017: the first row times 2 + n was the first row times 2, and n."""
+
+    def product(a: Tensor, b: Tensor) -> Tensor:
+        return nn.functional.pad(a, (1, 1)) @ b
+
+    compiled, reports = compile_counted(product, dynamic=True)
+    for rows, depth, columns in ((70, 30, 50), (40, 97, 20)):
+        check(product, compiled, torch.randn(*batch, rows, depth), torch.randn(*batch, depth + 2, columns))
+    assert [len(report.externs) for report in reports] == [0]
+
+
+@pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("of", ["rows", "depth", "columns", "batch"])
 def test_sizes_that_depend_on_data_may_be_zero(of: str) -> None:
     torch.manual_seed(0)

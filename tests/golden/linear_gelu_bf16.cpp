@@ -2,15 +2,16 @@
 #include "../gemm/amx_bf16.h"
 // Loops: i0 < block_height, i1 < block_width.
 // Vectors: 16 lanes (avx512) along i1, pointwise.
-extern "C" int64_t icpu_1f09b2c675e7656218d72d42(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_d15f16f8fd67bdf9bfe5ed1c(void* const* buffers, const int64_t* sizes) {
   icpu::bf16* const p0 = static_cast<icpu::bf16*>(buffers[0]);
   const icpu::bf16* const p1 = static_cast<const icpu::bf16*>(buffers[1]);
   const icpu::bf16* const p2 = static_cast<const icpu::bf16*>(buffers[2]);
   const icpu::bf16* const p3 = static_cast<const icpu::bf16*>(buffers[3]);
   const icpu::bf16* const a = p2;
   const int64_t rows = 9, columns = 40, depth = 64;
+  const int64_t leading = 64;
   const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, icpu::gemm::AmxBf16::Element* out) ICPU_INLINE {
-    icpu::gemm::AmxBf16::pack(a + first * 64 + from, 64, height, part, out);
+    icpu::gemm::AmxBf16::pack(a + first * leading + from, leading, height, part, out);
   };
   icpu::gemm::multiply<icpu::gemm::AmxBf16>({rows, columns, depth}, p3, icpu::most_threads(), pack, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, const float* block) ICPU_INLINE {
     for (int64_t i0 = 0; i0 < height; ++i0) {

@@ -1,15 +1,16 @@
 #include "../gemm/vnni_avx512.h"
 // Loops: i0 < block_height, i1 < block_width.
 // Vectors: 16 lanes (avx512) along i1, pointwise.
-extern "C" int64_t icpu_19e8d70bcf3ae41f7983d36b(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_c4c4a4c044c0ec2b9f5cc704(void* const* buffers, const int64_t* sizes) {
   uint8_t* const p0 = static_cast<uint8_t*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   const uint8_t* const p2 = static_cast<const uint8_t*>(buffers[2]);
   const int8_t* const p3 = static_cast<const int8_t*>(buffers[3]);
   const uint8_t* const a = p2;
   const int64_t rows = 9, columns = 40, depth = 64;
+  const int64_t leading = 64;
   const auto pack = [&](const int64_t first, const int64_t height, const int64_t from, const int64_t part, icpu::gemm::VnniU8::Element* out) ICPU_INLINE {
-    icpu::gemm::VnniU8::pack(a + first * 64 + from, 64, height, part, out);
+    icpu::gemm::VnniU8::pack(a + first * leading + from, leading, height, part, out);
   };
   icpu::gemm::multiply<icpu::gemm::VnniU8>({rows, columns, depth}, p3, icpu::most_threads(), pack, [&](const int64_t row, const int64_t height, const int64_t panel, const int64_t width, const int32_t* block) ICPU_INLINE {
     for (int64_t i0 = 0; i0 < height; ++i0) {
