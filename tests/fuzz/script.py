@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from tests.fuzz.attention import NOISY, PLAIN, noisy_attention
 from tests.fuzz.graph import Attr, Graph, Input, Step
 from tests.fuzz.rows import ROWS
 
@@ -93,6 +94,7 @@ def step_text(step: Step, mode: str = "plain", exact: Collection[str] = ()) -> s
             if row.reorders and not (row.keeps and args[k] in exact):
                 args[k] = f"noise({args[k]})"
     text = row.text.format(*args, **{k: _attr_text(k, v, mode == "wide") for k, v in step.attrs})
+    text = text.replace(PLAIN, NOISY) if mode == "noisy" else text
     noisy = mode == "noisy" and row.kind == "plain" and step.name not in exact
     return f"noise({text})" if noisy else text
 
@@ -111,7 +113,7 @@ def function_text(graph: Graph, mode: str = "plain", exact: Collection[str] = ()
 
 def function_of(graph: Graph, mode: str = "plain", exact: Collection[str] = (), **names: Any) -> Callable[..., Any]:
     """The function, made from its text. names: more globals (`noise`)."""
-    scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, **names}
+    scope: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "noisy_attention": noisy_attention, **names}
     exec(compile(function_text(graph, mode, exact), f"<fuzz {graph.seed}>", "exec"), scope)
     return scope["f"]
 

@@ -100,6 +100,20 @@ def test_doubles_may_drift_but_not_be_singles() -> None:
     assert _corrupted(1e-9, softmax, "float64")
 
 
+def test_a_gradient_that_is_the_difference_of_two_equal_sums_may_be_their_rounding() -> None:
+    """Attention with one key: the gradient of a query is nothing, by two sums in any order."""
+    q, k, v = (
+        Input(f"x{n}", (1, 2, rows, 16), (1, 2, rows, 16), fill="normal", seed=n) for n, rows in enumerate((5, 1, 1))
+    )
+    attention = Step("v0", "attention_plain", ("x0", "x1", "x2"), (("scale", None),))
+    graph = graph_of(attention, inputs=(replace(q, grad=True), k, v))
+    ref = reference(graph, replay(graph), False)
+    assert ref.plain.grads[0] is not None
+    for by, right in ((1e-7, True), (1e-4, False)):
+        grads = (ref.plain.grads[0] + by, *ref.plain.grads[1:])
+        assert (not complaints(replace(ref.plain, grads=grads), ref)) == right
+
+
 def test_an_exact_value_must_be_equal() -> None:
     assert _corrupted(1e-6, Step("v0", "add", ("x0", "x0")))
 
