@@ -103,7 +103,7 @@ def test_doubles_may_drift_but_not_be_singles() -> None:
 def test_a_gradient_that_is_the_difference_of_two_equal_sums_may_be_their_rounding() -> None:
     """Attention with one key: the gradient of a query is nothing, by two sums in any order."""
     q, k, v = (
-        Input(f"x{n}", (1, 2, rows, 16), (1, 2, rows, 16), fill="normal", seed=n) for n, rows in enumerate((5, 1, 1))
+        Input(f"x{n}", (1, 2, rows, 2), (1, 2, rows, 2), fill="normal", seed=n) for n, rows in enumerate((5, 1, 1))
     )
     attention = Step("v0", "attention_plain", ("x0", "x1", "x2"), (("scale", None),))
     graph = graph_of(attention, inputs=(replace(q, grad=True), k, v))
