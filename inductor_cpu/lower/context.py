@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ONE, Expr, recombine
+from inductor_cpu.ir.index import ONE, Expr, contiguous_strides, recombine
 from inductor_cpu.ir.loop_nest import Buffer, LoopNest, Store, View
 from inductor_cpu.ir.nodes import Node
 from inductor_cpu.ir.ops import LOOP_DTYPES
@@ -22,17 +22,6 @@ from inductor_cpu.lower.values import TensorValue, loop_dims, point
 
 PointFunction = Callable[[Body, tuple[Expr, ...]], int]
 ReduceFunction = Callable[[Body, tuple[Expr, ...], tuple[Expr, ...]], int]
-
-
-def contiguous_strides(sizes: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Row-major strides; a size of 0 counts as 1."""
-    strides: list[Expr] = []
-    step = ONE
-    for size in reversed(sizes):
-        strides.append(step)
-        if size != 0:
-            step = step * size
-    return tuple(reversed(strides))
 
 
 def meta_of(node: fx.Node) -> Any:
@@ -192,4 +181,4 @@ def _stride_hint(fake: torch.Tensor, dim: int) -> int:
     return int(stride)
 
 
-__all__ = ["Lowering", "contiguous_strides", "dense_strides", "meta_of", "size_expr", "size_exprs"]
+__all__ = ["Lowering", "dense_strides", "meta_of", "size_expr", "size_exprs"]

@@ -10,10 +10,10 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr, Sym, product
+from inductor_cpu.ir.index import ZERO, Expr, Sym, contiguous_strides, product
 from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.nodes import ORDERED, Extern
-from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
+from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.library import LIBRARY
 from inductor_cpu.lower.sizes import new_symbol, size_expr, size_exprs, stride_exprs
 from inductor_cpu.lower.values import TensorValue, loop_dims, point

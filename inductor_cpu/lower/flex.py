@@ -15,12 +15,12 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Expr, as_expr
+from inductor_cpu.ir.index import Expr, as_expr, contiguous_strides
 from inductor_cpu.ir.loop_nest import LoopNest, Store
 from inductor_cpu.ir.nodes import Attention, Blocks
 from inductor_cpu.ir.operators import FLEX_ATTENTION, FLEX_KERNEL
 from inductor_cpu.lower.body import Body, Number
-from inductor_cpu.lower.context import Lowering, PointFunction, contiguous_strides, dense_strides, meta_of
+from inductor_cpu.lower.context import Lowering, PointFunction, dense_strides, meta_of
 from inductor_cpu.lower.registry import RULES, rule
 from inductor_cpu.lower.sizes import size_exprs
 from inductor_cpu.lower.values import TensorValue, loop_dims, point

@@ -8,7 +8,7 @@ from math import prod
 import torch
 from torch import fx
 
-from inductor_cpu.ir.index import ONE, Expr, as_expr
+from inductor_cpu.ir.index import ONE, Expr, as_expr, contiguous_strides
 from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
 from inductor_cpu.ir.nodes import Gemm, Patches
@@ -23,7 +23,7 @@ from inductor_cpu.ir.operators import (
 )
 from inductor_cpu.ir.windows import Pieces, pieces_of
 from inductor_cpu.lower.body import Body
-from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
+from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs
 from inductor_cpu.lower.values import TensorValue, loop_dims, point

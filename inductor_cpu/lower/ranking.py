@@ -8,10 +8,10 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import Expr, as_expr
+from inductor_cpu.ir.index import Expr, as_expr, contiguous_strides
 from inductor_cpu.ir.loop_nest import View
 from inductor_cpu.ir.nodes import LONGEST_SHORT_ROW, PART_OF_LONG_ROW, Ranking
-from inductor_cpu.lower.context import Lowering, contiguous_strides
+from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.pointwise import aten
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.values import TensorValue

@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr, divide_exact, maximum, product
+from inductor_cpu.ir.index import ZERO, Expr, contiguous_strides, divide_exact, maximum, product
 from inductor_cpu.lower.body import Body
-from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
+from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.reductions import accumulator, number
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_exprs

@@ -9,8 +9,8 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ZERO, Expr, is_nonnegative, maximum, minimum, product
-from inductor_cpu.lower.context import Lowering, contiguous_strides, meta_of
+from inductor_cpu.ir.index import ZERO, Expr, contiguous_strides, is_nonnegative, maximum, minimum, product
+from inductor_cpu.lower.context import Lowering, meta_of
 from inductor_cpu.lower.pointwise import aten, prims
 from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.sizes import size_expr, size_exprs, stride_exprs

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from inductor_cpu.ir.index import as_expr
+from inductor_cpu.ir.index import as_expr, contiguous_strides
 from inductor_cpu.ir.loop_nest import Buffer, Const, Index, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, depends, needed_by, operands, prune, store_operands
-from inductor_cpu.schedule.columns import bytes_of_point, dense_strides, place_of
+from inductor_cpu.schedule.columns import bytes_of_point, place_of
 from inductor_cpu.schedule.cost import points
 from inductor_cpu.schedule.flat import merge_loops
 from inductor_cpu.schedule.group import Group
@@ -51,7 +51,7 @@ def set_apart(group: Group, lanes: int) -> Apart | None:
     handed = _handed(nest, [nest.stores[n] for n in late], {store.buffer for store in early})
     sizes = tuple(as_expr(loop.size) for loop in nest.dims if loop.size is not None)
     buffers = {
-        k: Buffer(f"{nest.name}_handed{n}", nest.body[k].dtype, sizes, dense_strides(sizes), "temp")
+        k: Buffer(f"{nest.name}_handed{n}", nest.body[k].dtype, sizes, contiguous_strides(sizes), "temp")
         for n, k in enumerate(handed)
     }
     at = (place_of(nest.dims),)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inductor_cpu.ir.index import ONE, ZERO, Expr, Sym, as_expr, loop_var, of, product
+from inductor_cpu.ir.index import ONE, ZERO, Expr, Sym, as_expr, contiguous_strides, loop_var, of
 from inductor_cpu.ir.kernel import VectorPlan
 from inductor_cpu.ir.loop_nest import Buffer, Instr, Load, LoopNest, Reduce, Scan, Store
 from inductor_cpu.ir.rewrite import Copier, Editor, depends, needed_by, prune, store_operands
@@ -133,7 +133,7 @@ def _first(nest: LoopNest, blocks: tuple[Sym, ...], columns: Sym) -> tuple[LoopN
     for k, instruction in enumerate(nest.body):
         if isinstance(instruction, Reduce):
             name = f"{nest.name}_part{len(parts)}"
-            parts[k] = Buffer(name, instruction.dtype, sizes, dense_strides(sizes), "temp")
+            parts[k] = Buffer(name, instruction.dtype, sizes, contiguous_strides(sizes), "temp")
             stores.append(Store(name, (place_of((*blocks, *nest.dims)),), k))
     body, renumbered = prune(nest.body, stores)
     around = tuple(loop for loop in nest.dims if loop != columns)
@@ -154,11 +154,6 @@ def _second(whole: LoopNest, nest: LoopNest, blocks: tuple[Sym, ...], parts: Map
     stores = tuple(map(copier.store, nest.stores))
     body, stores = prune(tuple(editor.instructions), stores)
     return replace(whole, reduce_dims=blocks, body=body, stores=stores)
-
-
-def dense_strides(sizes: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The strides of a buffer without gaps, the last dimension innermost."""
-    return tuple(product(sizes[place + 1 :]) for place in range(len(sizes)))
 
 
 def place_of(loops: Sequence[Sym]) -> Expr:

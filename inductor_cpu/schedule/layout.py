@@ -13,10 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inductor_cpu.ir.index import ONE, ZERO, Expr, Sym
+from inductor_cpu.ir.index import ONE, ZERO, Expr, Sym, contiguous_strides
 from inductor_cpu.ir.loop_nest import Buffer, Load, LoopNest
 from inductor_cpu.ir.nodes import Node
-from inductor_cpu.schedule.columns import dense_strides
 from inductor_cpu.schedule.uses import reads_of, writes_of
 
 
@@ -50,7 +49,7 @@ def lay_out(buffers: Mapping[str, Buffer], nodes: Sequence[Node]) -> dict[str, B
         for name in names:
             nests[name].append(accesses)
     for name, around in nests.items():
-        buffer, rows = found[name], dense_strides(buffers[name].sizes)
+        buffer, rows = found[name], contiguous_strides(buffers[name].sizes)
         across = any(n != 1 and s != r for n, s, r in zip(buffer.sizes, buffer.strides, rows, strict=True))
         if buffer.kind == "temp" and name not in seen_by_others and across and _prefers(rows, buffer, around, found):
             found[name] = replace(buffer, strides=rows)

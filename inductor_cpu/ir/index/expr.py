@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import Union
 
@@ -254,6 +254,17 @@ def as_expr(value: IntoExpr) -> Expr:
 def product(values: Iterable[Expr]) -> Expr:
     """The product; 1 for none."""
     return reduce(lambda a, b: a * b, values, ONE)
+
+
+def contiguous_strides(sizes: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Row-major strides: of a buffer without gaps, the last dimension innermost. A size of 0 counts as 1."""
+    strides: list[Expr] = []
+    step = ONE
+    for size in reversed(sizes):
+        strides.append(step)
+        if size != 0:
+            step = step * size
+    return tuple(reversed(strides))
 
 
 def _substitute_atom(atom: Atom, values: Mapping[Sym, Expr]) -> Expr | None:
