@@ -25,7 +25,7 @@ KEEPS_NAN_PLAIN = frozenset(
     {
         *("neg", "abs", "sign", "relu", "add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "where"),
         *("floor", "ceil", "round", "trunc", "sqrt", "rsqrt", "reciprocal", "copysign", "quotient", "fma"),
-        *("exp", "tanh", "erf", "sigmoid", "silu", "low_exp", "exp_of_nonpositive"),
+        *("exp", "tanh", "erf", "sigmoid", "silu", "low_exp", "gelu_slope", "low_gelu_slope", "exp_of_nonpositive"),
     }
 )
 

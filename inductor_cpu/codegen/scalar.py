@@ -66,6 +66,8 @@ SCALAR: dict[str, Row] = {
     "gelu_tanh": Row(low="icpu::gelu_tanh({0})"),
     "silu": Row(low="icpu::silu({0})"),
     "low_exp": Row(float="icpu::low_exp({0})"),
+    "gelu_slope": Row(float="icpu::gelu_slope({0})"),
+    "low_gelu_slope": Row(float="icpu::low_gelu_slope({0})"),
     "exp_of_nonpositive": Row(float="std::exp({0})"),
     "round": Row(float="std::nearbyint({0})"),
     "reciprocal": Row(float="{T}(1) / {0}"),
@@ -116,6 +118,7 @@ SCALAR: dict[str, Row] = {
 #: Ops that need a header besides the prelude.
 HEADERS: dict[str, str] = dict.fromkeys(("erfinv", "digamma", "i0"), "special_math.h")
 HEADERS |= dict.fromkeys(("gelu", "gelu_tanh"), "gelu.h")
+HEADERS |= dict.fromkeys(("gelu_slope", "low_gelu_slope"), "gelu_slope.h")
 HEADERS |= dict.fromkeys(("silu", "low_exp"), "low_math.h")
 HEADERS |= dict.fromkeys(("philox", "philox_second"), "philox.h")
 

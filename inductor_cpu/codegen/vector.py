@@ -27,7 +27,9 @@ VECTOR: dict[str, Row] = {
     **calls(
         "floor ceil trunc sqrt rsqrt reciprocal low_exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan"
     ),
-    **calls("sinh cosh asinh acosh atanh erf erfc lgamma isnan isinf signbit exp_of_nonpositive"),
+    **calls(
+        "sinh cosh asinh acosh atanh erf erfc lgamma isnan isinf signbit exp_of_nonpositive gelu_slope low_gelu_slope"
+    ),
     "exp": Row(float="icpu::exp({0})", low="icpu::low_exp({0})"),
     "tanh": Row(float="icpu::tanh({0})", low="icpu::low_tanh({0})"),
     "sigmoid": Row(float="icpu::sigmoid({0})", low="icpu::low_sigmoid<{E}>({0})"),

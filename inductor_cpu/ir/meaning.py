@@ -52,6 +52,11 @@ def _gelu(value: Tensor) -> Tensor:
     return 0.5 * value * (1 + torch.erf(value * 0.5**0.5))
 
 
+def _gelu_slope(value: Tensor) -> Tensor:
+    density = torch.exp(value * value * -0.5) * (2 * math.pi) ** -0.5
+    return 0.5 * (1 + torch.erf(value * 0.5**0.5)) + value * density
+
+
 def _floordiv(a: Tensor, b: Tensor) -> Tensor:
     return torch.div(a, b, rounding_mode="floor")
 
@@ -117,6 +122,8 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "gelu": _gelu,
     "silu": torch.nn.functional.silu,
     "low_exp": torch.exp,
+    "gelu_slope": _gelu_slope,
+    "low_gelu_slope": _gelu_slope,
     "exp_of_nonpositive": torch.exp,
     "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "isnan": torch.isnan,

@@ -45,6 +45,10 @@ def gelu_backward(grad: Term, x: Term, approximate: str = "none") -> Term:
         gate, slope = 1 / (1 + power), 2 * _TANH_SCALE * (1 + 3 * _TANH_CUBIC * (x * x))
         rest = where(gate > 0.5, power * gate, 1 - gate)  # 1 - gate, without cancellation
         return grad * (gate + x * gate * rest * slope)
+    if x.before_widening() is not None:
+        return grad * x.op("low_gelu_slope")
+    if x.dtype == torch.float32:
+        return grad * x.op("gelu_slope")
     cdf = 0.5 * (1 + (x * _SQRT_HALF).op("erf"))
     pdf = (x * x * -0.5).op("exp") * (1 / math.sqrt(2 * math.pi))
     return grad * (cdf + x * pdf)

@@ -30,6 +30,8 @@ inline Vec<float, U> quotient(const Vec<float, U>& a, const Divisor& b) {
   return a * splat<U>(b.scale) * splat<U>(b.inverse);
 }
 
+inline constexpr float kHalfLog2e = 0.72134752f;
+
 // 2^x for -1/2 <= x <= 1/2, with 1 for 0.
 inline Reg<float> low_power_of_fraction(Reg<float> x) {
   return short_polynomial(x, {1.0f, 0.6931242f, 0.24024095f, 0.055906534f, 0.009583084f});
@@ -100,7 +102,6 @@ inline Reg<float> low_power_of_four(Reg<float> x, float factor) {
       short_polynomial(parts.fraction, {1.0f, 1.3862692f, 0.9606558f, 0.44443703f, 0.15726386f, 0.04180881f});
   return power_of_fraction * parts.power * parts.power;
 }
-inline constexpr float kHalfLog2e = 0.72134752f;
 inline Reg<float> low_exp_reg(Reg<float> x) { return low_power_of_four(x, kHalfLog2e); }
 
 template <class T>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -193,6 +194,55 @@ def test_low_exp_has_17_bits_for_every_float_and_14_of_the_difference_from_one(i
     assert (error[near] <= torch.expm1(x[near].to(F64)).abs() * 2.0**-14 + 2.0**-24).all()
     assert (got[exact < 2.0**-126] <= 2.0**-126).all()
     assert (got[exact > 3.41e38] == float("inf")).all()
+
+
+def slope_of_gelu(x: torch.Tensor) -> torch.Tensor:
+    """In fp64, with a tail that is no difference."""
+    density = torch.exp(x * x * -0.5) * (2 * math.pi) ** -0.5
+    return torch.special.erfc(-x * 0.5**0.5) / 2 + x * density
+
+
+def slopes_of_gelu(op: str, isa: str, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """By a kernel, and exact."""
+    b = Build()
+    b.store("y", of(I), b.op(op, b.load("X", of(I), F32)))
+    kernel, got = b.kernel(isa, (I,), vector=None if isa == "scalar" else I, sizes=(N,)), torch.empty_like(x)
+    Library(isa, [kernel]).run(kernel, x, got, sizes=[len(x)])
+    exact = slope_of_gelu(x.to(F64))
+    assert torch.equal(got.isnan(), exact.isnan())
+    assert (got[(x < -20) & x.isfinite()] == 0).all()
+    assert (got[(x > 20) & x.isfinite()] == 1).all()
+    return got.to(F64), exact
+
+
+@pytest.mark.parametrize("op", ["gelu_slope", "low_gelu_slope"])
+def test_slope_of_gelu_is_the_formula_where_there_are_no_vectors(op: str) -> None:
+    x = everywhere()
+    got, exact = slopes_of_gelu(op, "scalar", x)
+    assert (got - exact).abs()[x.isfinite()].max() <= 3e-7
+
+
+@pytest.mark.parametrize("isa", [name for name in available() if name != "scalar"])
+def test_slope_of_gelu_is_nearer_to_the_exact_one_than_the_formula_in_floats(isa: str) -> None:
+    x = everywhere()
+    got, exact = slopes_of_gelu("gelu_slope", isa, x)
+    finite = x.isfinite()
+    assert (got - exact).abs()[finite].max() <= 1.5e-7
+    for least, most, bound in ((-4.0, -1.0, 3e-6), (-5.5, -4.0, 4e-4), (-8.0, -5.5, 6e-2)):
+        some = (x >= least) & (x < most)
+        assert ((got - exact)[some] / exact[some]).abs().max() <= bound
+
+
+@pytest.mark.parametrize("isa", [name for name in available() if name != "scalar"])
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+def test_slope_of_gelu_for_low_precision_is_near_the_exact_one_at_every_number_also_around_its_root(
+    dtype: torch.dtype, isa: str
+) -> None:
+    x = torch.arange(-(1 << 15), 1 << 15).to(torch.int16).view(dtype).to(F32)
+    got, exact = slopes_of_gelu("low_gelu_slope", isa, x)
+    for least, most, bound in ((-3.0, math.inf, 1.1e-4), (-4.0, -3.0, 1e-4), (-5.0, -4.0, 2e-3), (-8.0, -5.0, 6e-2)):
+        some = (x >= least) & (x < most)
+        assert ((got - exact)[some] / exact[some]).abs().max() <= bound
 
 
 def numerators(dtype: torch.dtype) -> torch.Tensor:

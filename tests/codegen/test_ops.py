@@ -23,7 +23,10 @@ from .harness import Library
 
 DTYPES = sorted(LOOP_DTYPES, key=str)
 DIVIDING = {"floordiv", "truncdiv", "fmod", "remainder"}
-SKIP = {*CHECKS, "where", "quotient", "philox", "philox_second", "low_exp", "exp_of_nonpositive"}  # tests of their own
+SKIP = {
+    *CHECKS,
+    *("where", "quotient", "philox", "philox_second", "low_exp", "exp_of_nonpositive", "gelu_slope", "low_gelu_slope"),
+}  # tests of their own
 N = size_symbol("n")
 I = loop_var("i", of(N))
 

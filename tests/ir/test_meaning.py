@@ -17,6 +17,8 @@ EAGER = {
     "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
     "silu": torch.nn.functional.silu,
     "low_exp": torch.exp,
+    "gelu_slope": lambda x: torch.ops.aten.gelu_backward(torch.ones_like(x), x),
+    "low_gelu_slope": lambda x: torch.ops.aten.gelu_backward(torch.ones_like(x), x),
     "exp_of_nonpositive": torch.exp,
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
     "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),

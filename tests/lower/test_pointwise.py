@@ -571,6 +571,21 @@ def test_complex_tensors_go_to_aten() -> None:
     assert externs(program) == ["mul.Tensor"]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "ops"),
+    [
+        (torch.float32, {"gelu_slope", "mul"}),
+        (torch.bfloat16, {"low_gelu_slope", "mul"}),
+        (torch.float16, {"low_gelu_slope", "mul"}),
+        (torch.float64, {"erf", "exp", "add", "mul"}),
+    ],
+)
+def test_the_gradient_of_gelu_has_the_bits_that_the_result_keeps(dtype: torch.dtype, ops: set[str]) -> None:
+    program = lower(aten.gelu_backward, *(torch.randn(19).to(dtype) for _ in range(2)))
+    bodies = [nest.body for nest in program.nodes if isinstance(nest, LoopNest)]
+    assert {i.op for body in bodies for i in body if isinstance(i, Scalar)} == ops
+
+
 def test_no_rule_is_shadowed_by_a_decomposition() -> None:
     from_rules = {str(op) for op in DECOMPOSITIONS} & {
         "aten.gelu.default",
