@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 import torch
 
-from bench_suites.execute import run_job
+from bench_suites.execute import build_case, run_job
 from bench_suites.job import Job
 from bench_suites.suites.table import NAMES, load
 from tests.cases import cases
@@ -51,6 +51,14 @@ def check(suite: str, model: str, mode: Literal["inference", "training"], dtype:
     reports = result["backends"]["icpu"]["reports"]
     assert reports["graphs"] >= (2 if mode == "training" else 1)
     assert not reports["eager_graphs"]
+
+
+@pytest.mark.parametrize("model", ["resmlp_12_224", "inception_v3"])
+def test_small_images_are_as_large_as_the_model_needs(model: str) -> None:
+    """One whose size is fixed, and one that halves what it sees too often for 64 pixels."""
+    case = build_case(Job("timm", model, (), tiny=True))
+    with torch.no_grad():
+        assert case.module(*case.args).shape == (2, 1000)
 
 
 @pytest.mark.parametrize(("suite", "model"), INFERENCE)
