@@ -68,8 +68,8 @@ _TABLE: list[OpRow] = [
     *_rows("silu", 1, "same", "low", cost=16),
     # exp of float32 for sums and quotients that are rounded to bf16 or f16 in the end: 17 bits are right, all of exp(0)
     *_rows("low_exp", 1, "same", "float32", cost=12),
-    *_rows("gelu_slope", 1, "same", "float32", cost=32),  # its gradient
-    # the gradient of gelu at numbers of bf16 or f16, for products that are rounded to them: 15 bits are right
+    # the gradient of gelu; the low one for products that are rounded to bf16 or f16: 13 bits are right
+    *_rows("gelu_slope", 1, "same", "float32", cost=32),
     *_rows("low_gelu_slope", 1, "same", "float32", cost=24),
     # exp of numbers that are 0 at most, or NaN. Of others it is some number from 1 up, or infinity
     *_rows("exp_of_nonpositive", 1, "same", "float32", cost=20),
