@@ -128,20 +128,22 @@ def emit_product(
     writer.line(f"const int64_t rows = {rows}, columns = {values.expr(product.columns)}, depth = {depth};")
     if isinstance(product.a, Patches):
         writer.line(f"const {_SPACE}::Patches windows{{{_windows(product.a, values)}}};")
+    else:  # by names: they are multiplied, and may be sums of sizes
+        for name, stride in zip(("leading", "apart"), reversed(product.a.strides[:-1]), strict=False):
+            writer.line(f"const int64_t {name} = {values.expr(stride)};")
     if isinstance(product.a, Patches) and (function := _OF_IMAGES.get(_template_of(product.a))) is not None:
         call = f"{_SPACE}::{function}<{kind}>(windows, a, rows, columns, {b}, {threads}"
     elif isinstance(product.a, Patches) and _template_of(product.a) == _SHIFTED:
         lines = "true" if product.a.pieces.count != prod(product.a.kernel) else "false"
         call = f"{_SPACE}::convolve<{kind}>(windows, a, rows, {lines}, columns, {b}, {threads}"
     elif isinstance(product.a, View) and _reads_rows_in_place(product):
-        writer.line(f"const int64_t leading = {values.expr(product.a.strides[0])};")
         matrix = "a, leading" if bounds is None else f"a + {bounds[0]} * leading, leading"
         call = f"{_SPACE}::multiply_matrix_in_place<{kind}>({{rows, columns, depth}}, {matrix}, {b}, {threads}"
     elif batch:
-        _emit_pack(product, kind, values, writer, bounds)
+        _emit_pack(product, kind, writer, bounds)
         call = f"{_SPACE}::multiply_batch<{kind}>({batch[0]}, {{rows, columns, depth}}, {b}, {threads}, pack"
     else:
-        _emit_pack(product, kind, values, writer, bounds)
+        _emit_pack(product, kind, writer, bounds)
         call = f"{_SPACE}::multiply<{kind}>({{rows, columns, depth}}, {b}, {threads}, pack"
     row = "row" if bounds is None else "place"
     head = f"{call}, [&](const int64_t {row}, const int64_t height, const int64_t panel, const int64_t width, "
@@ -152,12 +154,8 @@ def emit_product(
         loops.emit()
 
 
-def _emit_pack(product: Product, kind: str, values: Values, writer: Writer, bounds: tuple[str, str] | None) -> None:
-    """The function that packs rows of the first operand. Strides have names, as they may be sums of sizes, and are
-    multiplied."""
-    if not isinstance(product.a, Patches):
-        for name, stride in zip(("leading", "apart"), reversed(product.a.strides[:-1]), strict=False):
-            writer.line(f"const int64_t {name} = {values.expr(stride)};")
+def _emit_pack(product: Product, kind: str, writer: Writer, bounds: tuple[str, str] | None) -> None:
+    """The function that packs rows of the first operand."""
     of = "const int64_t n, " if _is_batch(product) else ""
     head = (
         f"const auto pack = [&]({of}const int64_t first, const int64_t height, const int64_t from, const int64_t part, "
