@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
-from itertools import chain, islice
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,40 +14,9 @@ from inductor_cpu.ir.interpret import run
 from inductor_cpu.ir.loop_nest import LoopNest, Scalar
 from tests.cases import cases
 from tests.lower.harness import DECOMPOSITIONS, check, externs, lower
+from tests.lower.samples import ALL, EDGES, FLOATS, INTS, check_each, sample
 
 aten = torch.ops.aten
-
-FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
-INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
-ALL = [*FLOATS, *INTS, torch.bool]
-EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, 3.0, 1e-3, 60.0, -60.0, math.inf, -math.inf, math.nan]
-
-
-def sample(dtype: torch.dtype, seed: int = 0, low: float = -4, high: float = 4) -> torch.Tensor:
-    """A [5, 14] tensor; floats carry the edge values in the first row, integers their limits."""
-    generator = torch.Generator().manual_seed(seed)
-    values = torch.rand(5, 14, generator=generator, dtype=torch.float64) * (high - low) + low
-    if dtype == torch.bool:
-        return values > 0
-    if dtype.is_floating_point:
-        values[0] = torch.tensor(EDGES).roll(seed)
-        return values.to(dtype)
-    info = torch.iinfo(dtype)
-    values = values.round().clamp(info.min, info.max).to(dtype)
-    values[0, 0], values[0, 1] = info.max, info.min
-    return values
-
-
-def check_each(function: Callable[..., torch.Tensor], *inputs: Sequence[torch.Tensor], exact: bool = True) -> None:
-    """`check` of several calls in one graph, which takes half the time. inputs: those of each call."""
-    counts = [len(given) for given in inputs]
-
-    def calls(*flat: torch.Tensor) -> list[torch.Tensor]:
-        left = iter(flat)
-        return [function(*islice(left, count)) for count in counts]
-
-    check(calls, *chain(*inputs), exact=exact)
-
 
 UNARY_FLOAT = """
     sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh
@@ -347,98 +315,6 @@ def test_conversions_equal_eager(target: torch.dtype) -> None:
     check_each(lambda x: x.to(target, copy=True), *([x] for x in xs))
 
 
-ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "silu": F.silu,
-    "hardswish": F.hardswish,
-    "hardsigmoid": F.hardsigmoid,
-    "hardtanh": lambda x: F.hardtanh(x, -0.5, 1.5),
-    "relu6": F.relu6,
-    "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
-    "elu": lambda x: F.elu(x, 1.3),
-    "celu": lambda x: F.celu(x, 1.3),
-    "selu": F.selu,
-    "softplus": lambda x: F.softplus(x, 2, 5),
-    "mish": F.mish,
-    "logsigmoid": F.logsigmoid,
-    "threshold": lambda x: F.threshold(x, 0.5, 7.0),
-    "prelu": lambda x: F.prelu(x, torch.full((1,), 0.2, dtype=x.dtype)),
-    "softshrink": F.softshrink,
-    "hardshrink": F.hardshrink,
-    "tanhshrink": F.tanhshrink,
-    "softsign": F.softsign,
-    "glu": lambda x: F.glu(x, 1),
-    "logit": lambda x: torch.logit(x, 0.1),
-    "sinc": torch.sinc,
-    "entr": torch.special.entr,
-    "ndtr": torch.special.ndtr,
-}
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activation_equals_eager(name: str) -> None:
-    xs = [sample(dtype) for dtype in FLOATS]
-    if name in ("gelu", "gelu_tanh"):
-        xs = [torch.where(x.isinf(), 9.0, x) for x in xs]  # eager gives NaN for infinities when it calls oneDNN
-    check_each(ACTIVATIONS[name], *([x] for x in xs), exact=False)
-
-
-BACKWARDS: dict[str, Callable[..., torch.Tensor]] = {
-    "gelu": aten.gelu_backward,
-    "gelu_tanh": lambda g, x: aten.gelu_backward(g, x, approximate="tanh"),
-    "silu": aten.silu_backward,
-    "sigmoid": aten.sigmoid_backward,
-    "tanh": aten.tanh_backward,
-    "mish": aten.mish_backward,
-    "softplus": lambda g, x: aten.softplus_backward(g, x, 2, 5),
-    "log_sigmoid": lambda g, x: aten.log_sigmoid_backward(g, x, torch.exp(-x.abs())),
-    "hardswish": aten.hardswish_backward,
-    "hardsigmoid": aten.hardsigmoid_backward,
-    "hardtanh": lambda g, x: aten.hardtanh_backward(g, x, -1, 1),
-    "leaky_relu": lambda g, x: aten.leaky_relu_backward(g, x, 0.1, False),
-    "threshold": lambda g, x: aten.threshold_backward(g, x, 0),
-    "elu": lambda g, x: aten.elu_backward(g, 1.3, 1, 1, False, x),
-    "elu_of_result": lambda g, x: aten.elu_backward(g, 1.3, 1, 1, True, x),
-    "logit": lambda g, x: aten.logit_backward(g, x, 0.1),
-}
-
-
-@pytest.mark.parametrize("name", BACKWARDS)
-def test_gradient_of_an_activation_equals_eager(name: str) -> None:
-    operands = [[sample(dtype, seed)[1:].contiguous() for seed in (7, 0)] for dtype in FLOATS]
-    check_each(BACKWARDS[name], *operands, exact=False)
-
-
-def _units(have: torch.Tensor, exact: torch.Tensor, x: torch.Tensor) -> float:
-    """The largest error in last places of the result or of x, whichever are larger."""
-    place = torch.maximum(exact.abs(), x.double().abs()).clamp_min(1e-30) * torch.finfo(torch.float32).eps / 2
-    return float(((have.double() - exact).abs() / place).max())
-
-
-@pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu", "mish"])
-def test_activations_are_as_near_to_the_exact_ones_as_eager_s_everywhere(name: str, backward: bool) -> None:
-    small = torch.logspace(-30, 2, 20001)
-    x = torch.cat([torch.linspace(-30, 30, 200001), small, -small])
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return BACKWARDS[name](torch.ones_like(x), x) if backward else ACTIVATIONS[name](x)
-
-    exact = function(x.double())
-    have = torch.compile(function, backend="icpu")(x)
-    assert _units(have, exact, x) <= _units(function(x), exact, x) + 1
-
-
-@pytest.mark.parametrize("name", BACKWARDS)
-def test_gradient_of_an_activation_at_nan_equals_that_of_eager_in_vectors(name: str) -> None:
-    check(BACKWARDS[name], torch.ones(64), torch.full((64,), math.nan))
-
-
-def test_gradient_of_logit_with_a_negative_eps_is_that_without() -> None:
-    check(lambda g, x: aten.logit_backward(g, x, -0.1), *(sample(torch.float32, seed)[1:] for seed in (0, 1)))
-
-
 @pytest.mark.parametrize("beta", [1.0, 0.0])
 def test_gradient_of_smooth_l1_loss_of_edge_values(beta: float) -> None:
     x = torch.tensor(EDGES).repeat(14)
@@ -569,21 +445,6 @@ def test_dynamic_shapes_broadcast(shape: tuple[int, ...]) -> None:
 def test_complex_tensors_go_to_aten() -> None:
     program = lower(lambda x: x * 2, torch.randn(3, dtype=torch.complex64))
     assert externs(program) == ["mul.Tensor"]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "ops"),
-    [
-        (torch.float32, {"gelu_slope", "mul"}),
-        (torch.bfloat16, {"low_gelu_slope", "mul"}),
-        (torch.float16, {"low_gelu_slope", "mul"}),
-        (torch.float64, {"erf", "exp", "add", "mul"}),
-    ],
-)
-def test_the_gradient_of_gelu_has_the_bits_that_the_result_keeps(dtype: torch.dtype, ops: set[str]) -> None:
-    program = lower(aten.gelu_backward, *(torch.randn(19).to(dtype) for _ in range(2)))
-    bodies = [nest.body for nest in program.nodes if isinstance(nest, LoopNest)]
-    assert {i.op for body in bodies for i in body if isinstance(i, Scalar)} == ops
 
 
 def test_no_rule_is_shadowed_by_a_decomposition() -> None:
