@@ -107,3 +107,17 @@ def test_index_into_a_dimension_whose_size_depends_on_data(name: str, positive: 
 
     numbers = torch.ones(5) if positive else -torch.ones(5)
     check(chosen, lambda: (numbers.clone(), torch.tensor([0, 0, 1]), torch.ones(3, 7)))
+
+
+@pytest.mark.parametrize("rows", [3, 8])
+def test_scatter_into_a_product_that_may_have_no_row(rows: int) -> None:
+    # Found by tests.fuzz, seed 353288: the kernel's test named the columns of one block, which it knows only later.
+    weight = torch.nn.Parameter(torch.linspace(-1, 1, 47 * 32).reshape(47, 32))
+
+    def products(x: Tensor, i: Tensor, s: Tensor) -> Tensor:
+        rows = i * torch.arange(47)[None]
+        return functional.linear(x[: len(x) // 4], weight).scatter_add(0, rows, s.expand(1, 47))
+
+    with torch.no_grad():
+        make = lambda: (torch.ones(rows, 32), ZEROS[:1], torch.ones(1))  # noqa: E731
+        check(products, make, dynamic=True)
