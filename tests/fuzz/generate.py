@@ -29,6 +29,7 @@ SHARES = {
     "joins": 1.2,
     "indexing": 2.0,
     "layers": 1.5,
+    "spatial": 0.7,
     "mutation": 0.8,
     "creation": 0.4,
     "blocks": 1.2,

@@ -1,6 +1,6 @@
 """The table of operations: a row says how an operation is written, what it may be given and how exact it is."""
 
-from tests.fuzz.rows import blocks, creation, indexing, joins, layers, mutation, pointwise, reductions, views
+from tests.fuzz.rows import blocks, creation, indexing, joins, layers, mutation, pointwise, reductions, spatial, views
 from tests.fuzz.rows.row import Row
 
 #: family -> its rows.
@@ -11,6 +11,7 @@ FAMILIES: dict[str, tuple[Row, ...]] = {
     "joins": joins.ROWS,
     "indexing": indexing.ROWS,
     "layers": layers.ROWS,
+    "spatial": spatial.ROWS,
     "mutation": mutation.ROWS,
     "creation": creation.ROWS,
     "blocks": blocks.ROWS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tests.fuzz.rows.row import (
     Accept,
     Choice,
@@ -16,6 +18,7 @@ from tests.fuzz.rows.row import (
     dtype_name,
     floats,
     numbers,
+    one,
     rank,
 )
 
@@ -135,6 +138,20 @@ def _masked(c: Chooser, accept: Accept) -> Choice | None:
     mask = c.value(both(bools, lambda v: v.exact and v.tensor.shape == a.tensor.shape[:k] and v.second == a.second[:k]))
     name = mask.name if mask else c.make(a.tensor.shape[:k], a.second[:k], "bool", "integers")
     return Choice((a.name, name))
+
+
+def _masked_all(c: Chooser, accept: Accept) -> Choice | None:
+    """A value and a mask of its shape."""
+    a = c.value(both(accept, rank(1)))
+    return None if a is None else Choice((a.name, c.make(a.tensor.shape, a.second, "bool", "integers")))
+
+
+def _at_least(elements: int) -> Accept:
+    return lambda v: min(v.tensor.numel(), prod(v.second)) >= elements
+
+
+def _matrix(v: Value) -> bool:
+    return v.rank == 2 and numbers(v)
 
 
 ROWS: tuple[Row, ...] = (
@@ -276,5 +293,32 @@ ROWS: tuple[Row, ...] = (
         numbers,
         keeps=True,
         embeds=True,
+    ),
+    Row(
+        "index_copy",
+        "{0}.index_copy({dim}, torch.arange({0}.shape[{dim}]).flip(0), {0} * 2)",
+        along,
+        numbers,
+        keeps=True,
+    ),
+    Row("diagonal_scatter", "torch.diagonal_scatter({0}, {0}.diagonal() * 2)", one, _matrix, keeps=True, embeds=True),
+    Row(
+        "overlapped",
+        "{0}.contiguous().flatten().as_strided((3, 2), (1, 2), 1)",
+        one,
+        _at_least(6),
+        kind="view",
+        keeps=True,
+    ),
+    Row("masked_scatter", "{0}.masked_scatter({1}, {0}.flip(0))", _masked_all, anything, keeps=True, weight=0.5),
+    Row("masked_select", "torch.masked_select({0}, {1})", _masked_all, anything, keeps=True, weight=0.3),
+    Row("nonzero", "{0}.nonzero()", one, anything, keeps=True, needs_exact=True, weight=0.2),
+    Row(
+        "embedding_bag",
+        "F.embedding_bag({1}, {0}, mode={how})",
+        _grid,
+        both(floats, rank(2, 2)),
+        {"how": ("sum", "mean", "max")},
+        reorders=True,
     ),
 )

@@ -172,6 +172,28 @@ def _sequence(c: Chooser, accept: Accept) -> Choice | None:
     return None if a is None else Choice((a.name,))
 
 
+def _stack(c: Chooser, accept: Accept) -> Choice | None:
+    a = c.value(both(accept, rank(3, 3)))
+    return None if a is None else Choice((a.name,))
+
+
+def _recurrent(gates: int):  # type: ignore[no-untyped-def]
+    """A batch of sequences, the weights and biases of one layer, and where it starts."""
+
+    def choose(c: Chooser, accept: Accept) -> Choice | None:
+        a = c.value(both(accept, rank(3, 3), _nonempty, lambda v: _fixed(v, -1)))
+        if a is None:
+            return None
+        n = c.random.choice([3, 8])
+        weights = [_weight(c, a, gates * n, k) for k in (a.tensor.shape[-1], n)]
+        biases = [_weight(c, a, gates * n) for _ in range(2)]
+        return Choice(
+            (a.name, *weights, *biases, c.make((1, a.tensor.shape[0], n), (1, a.second[0], n), dtype_name(a)))
+        )
+
+    return choose
+
+
 def _classes(c: Chooser, accept: Accept) -> Choice | None:
     a = c.value(both(accept, rank(2, 2), _nonempty))
     if a is None:
@@ -200,6 +222,9 @@ ROWS: tuple[Row, ...] = (
     _row("einsum", "torch.einsum('...ij,...kj->...ik', {0}, {0})", _square),
     _row("addmm", "torch.addmm({2}, {0}, {1})", _addmm, 2),
     _row("addmm_scaled", "torch.addmm({2}, {0}, {1}, beta=0.5, alpha=2)", _addmm),
+    _row("baddbmm", "torch.baddbmm({0} * 0.5, {0}, {0}.mT @ {0}, beta=0.5)", _stack, 0.7),
+    _row("tensordot", "torch.tensordot({0}, {0}, dims=([-1], [-1]))", _square, 0.5),
+    _row("cdist", "torch.cdist({0}.float(), {0}.float().flip(-2) + 3)", _square, 0.5),
     _row("linear", "F.linear({0}, {1})", _linear(bias=False), 2),
     _row("linear_bias", "F.linear({0}, {1}, {2})", _linear(bias=True), 3),
     _row("linear_relu", "F.linear({0}, {1}, {2}).relu()", _linear(bias=True), 1.5),
@@ -237,6 +262,10 @@ ROWS: tuple[Row, ...] = (
     _row("pixel_shuffle", "F.pixel_shuffle({0}.repeat(1, 4, 1, 1), 2)", _image, keeps=True),
     _row("attention", f"F.scaled_dot_product_attention({_SCORED}, {_SCORED}.flip(-2), {{0}} * 0.5)", _square, 1.5),
     _row("causal_attention", f"F.scaled_dot_product_attention({_SCORED}, {_SCORED}, {{0}}, is_causal=True)", _square),
+    _row(
+        "lstm", "torch.lstm({0}, ({5}, {5}), [{1}, {2}, {3}, {4}], True, 1, 0.0, False, False, True)[0]", _recurrent(4)
+    ),
+    _row("gru", "torch.gru({0}, {5}, [{1}, {2}, {3}, {4}], True, 1, 0.0, False, False, True)[0]", _recurrent(3), 0.5),
     _row("cross_entropy", "F.cross_entropy({0}, {1})", _classes, 1.5),
     _row("cross_entropy_smooth", "F.cross_entropy({0}, {1}, reduction='none', label_smoothing=0.1)", _classes),
     _row("nll", "F.nll_loss(torch.log_softmax({0}, 1), {1}, ignore_index=0, reduction='sum')", _classes),

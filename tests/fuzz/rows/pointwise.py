@@ -11,15 +11,18 @@ from tests.fuzz.rows.row import (
     Choose,
     Chooser,
     Row,
+    Value,
     anything,
     bools,
     both,
     broadcasts,
+    dtype_name,
     floats,
     integers,
     numbers,
     one,
     partner,
+    rank,
     three,
     two,
     whole,
@@ -148,7 +151,6 @@ KEEP_UNARY = {
     "nan_to_num": "torch.nan_to_num({0})",
     "hardtanh": "F.hardtanh({0}, -2, 2)",
     "relu6": "F.relu6({0})",
-    "positive": "+{0}",
 }
 
 KEEP_BINARY = {
@@ -203,6 +205,20 @@ EXACT_BINARY = {
     "copysign": "torch.copysign({0}, {1} - 0.5)",
     "heaviside": "torch.heaviside({0}, {1}.to({0}.dtype))",
 }
+
+
+def _floats32(v: Value) -> bool:
+    return dtype_name(v) == "float32"
+
+
+def _slopes(c: Chooser, accept: Accept) -> Choice | None:
+    """A value, and a slope for each of its channels or one for all."""
+    a = c.value(both(accept, lambda v: v.tensor.shape[1] == v.second[1]))
+    if a is None:
+        return None
+    n = c.random.choice([1, a.tensor.shape[1]])
+    return Choice((a.name, c.make((n,), (n,), dtype_name(a), weight=True)))
+
 
 ROWS: tuple[Row, ...] = (
     *_table(one, floats, FLOAT_UNARY),
@@ -280,4 +296,19 @@ ROWS: tuple[Row, ...] = (
     Row("int_div", "{0} / 4", one, whole),
     Row("int_float_mix", "{0} * 0.25 + 1", one, whole, keeps=True),
     Row("item_scalar", "{0} + {1}.sum().to({0}.dtype)", two, numbers, keeps=True, reorders=True),
+    Row(
+        "float8",
+        "{0}.clamp(-400, 400).to({dtype}).to({0}.dtype)",
+        one,
+        floats,
+        {"dtype": ("float8_e4m3fn", "float8_e5m2")},
+        keeps=True,
+        needs_exact=True,
+        weight=2,
+    ),
+    Row("quantized", "torch.fake_quantize_per_tensor_affine({0}, 0.5, 3, -8, 7)", one, _floats32, needs_exact=True),
+    Row("nextafter", "torch.nextafter({0}, {1})", two, _floats32, keeps=True, needs_exact=True, weight=0.5),
+    Row("prelu", "F.prelu({0}, {1})", _slopes, both(floats, rank(2)), keeps=True),
+    Row("ldexp", "torch.ldexp({0}, {1}.clamp(-3, 3))", two, integers, keeps=True, weight=0.5),
+    Row("remainder_by_whole", "torch.remainder({0}, {1}.abs() + 1)", two, integers, keeps=True, weight=0.5),
 )

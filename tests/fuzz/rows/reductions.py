@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.fuzz.rows.row import Row, along, anything, both, floats, integers, numbers, one, over, whole
 
 KEEP = {"keep": (False, True)}
+LARGEST = {"largest": (False, True)}
 
 
 def _filled(v: object) -> bool:
@@ -78,7 +79,23 @@ ROWS: tuple[Row, ...] = (
     Row("cummax", "{0}.cummax({dim})[{k}]", along, numbers, {"k": (0, 1)}, keeps=True, needs_exact=True, weight=2),
     Row("cummin", "{0}.cummin({dim})[{k}]", along, numbers, {"k": (0, 1)}, keeps=True, needs_exact=True, weight=2),
     Row("logcumsumexp", "{0}.logcumsumexp({dim})", along, floats, reorders=True),
-    Row("sort", "{0}.sort({dim}, stable=True)[{k}]", along, numbers, {"k": (0, 1)}, keeps=True, needs_exact=True),
+    Row("sort", "{0}.sort(dim={dim}, stable=True)[{k}]", along, numbers, {"k": (0, 1)}, keeps=True, needs_exact=True),
+    Row(
+        "sort_down",
+        "{0}.sort(dim={dim}, descending=True, stable=True)[{k}]",
+        along,
+        numbers,
+        {"k": (0, 1)},
+        keeps=True,
+        needs_exact=True,
+    ),
+    Row("msort", "torch.msort({0})", one, both(numbers, lambda v: v.rank > 0), keeps=True),
+    Row("topk", "{0}.topk(1 + {0}.shape[{dim}] // 3, {dim}, {largest})[0]", along, numbers, LARGEST, keeps=True),
+    Row("kthvalue", "{0}.kthvalue(1, {dim}, keepdim={keep})[0]", along, numbers, KEEP, keeps=True, weight=0.5),
+    Row("median", "{0}.median({dim}, keepdim={keep})[0]", along, numbers, KEEP, keeps=True, weight=0.5),
+    Row("trapezoid", "torch.trapezoid({0}, dim={dim})", along, floats, reorders=True, weight=0.5),
+    Row("diff", "torch.diff({0}, dim={dim})", along, numbers, keeps=True, weight=0.5),
+    Row("renorm", "torch.renorm({0}, 2, {dim}, 1.5)", along, both(floats, lambda v: v.rank > 1), reorders=True),
     Row("normalize", "F.normalize({0}, dim={dim}, eps=0.1)", along, floats, reorders=True),
     Row("dist", "torch.dist({0}, {0}.flip(0) + 0.5)", one, both(floats, lambda v: v.rank > 0), reorders=True),
     Row("glu", "F.glu({0}.repeat_interleave(2, {dim}), {dim})", along, floats),

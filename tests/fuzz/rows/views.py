@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz.rows.row import Accept, Choice, Chooser, Row, Value, along, anything, both, one, pick_dim, rank
+from tests.fuzz.rows.row import Accept, Choice, Chooser, Row, Value, along, anything, both, numbers, one, pick_dim, rank
 
 
 def _two_dims(c: Chooser, accept: Accept) -> Choice | None:
@@ -167,6 +167,7 @@ ROWS: tuple[Row, ...] = (
         kind="view",
         keeps=True,
     ),
+    Row("positive", "+{0}", one, numbers, kind="view", keeps=True, weight=0.3),
     Row("detach", "{0}.detach()", one, anything, kind="view", keeps=True, weight=0.3),
     Row("clone", "{0}.clone()", one, anything, keeps=True),
     Row("flip", "{0}.flip({dim})", along, anything, keeps=True, weight=2),
