@@ -3,7 +3,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 PY := $(VENV)/bin/python
-# Modules are compiled when they are first imported: most of them never are.
+# Modules are compiled when they are first imported: most of them never are. What is compiled is kept, also where an
+# image's environment says otherwise: each of the processes that tests start would compile torch's, for 15 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(PY) -m pip install --quiet --no-compile
 # Where the index has torch with CUDA only, a CPU build: make TORCH_INSTALL="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 TORCH_INSTALL ?= torch==2.13.0
