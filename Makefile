@@ -21,7 +21,7 @@ SANITIZE_ARGS ?= -q
 SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize emulate sweep test-full
+.PHONY: help env demo test pytest check lint types fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize emulate sweep test-full
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -40,12 +40,20 @@ $(VENV)/.ready: pyproject.toml
 demo: env ## Compile ResNet-50 and BERT-base, and print what that gives
 	$(PY) -m bench_suites.demo
 
-check: env ## Format, lint and types
+check: lint types ## Format, lint and types
+
+lint: env
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
+
+types: env
 	$(VENV)/bin/mypy
 
-test: env check ## All checks and all tests
+# Types are checked beside the tests: one core would wait for them.
+test: env lint ## All checks and all tests
+	@$(MAKE) --no-print-directory --jobs=2 types pytest
+
+pytest: env
 	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --durations 20 $(PYTEST_ARGS)
 
 fuzz: env ## Random graphs and index expressions against eager (FUZZ_ARGS="--minutes 10 --processes 2")
