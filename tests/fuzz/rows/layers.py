@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from tests.fuzz.graph import Attr
-from tests.fuzz.rows.row import Accept, Choice, Chooser, Row, Value, both, dtype_name, floats, rank
+from tests.fuzz.rows.row import Accept, Choice, Chooser, Row, Value, both, dtype_name, filled, floats, rank
 
 WIDTHS = (1, 3, 7, 8, 15, 16, 17, 31, 33)
 
 #: What scores are made of. Where they are in the hundreds, a rounding of them is worth many of the result, and noise
 #: does not show it in a row that one key dominates.
 _SCORED = "{0}.clamp(-4, 4)"
-
-
-def _nonempty(v: Value) -> bool:
-    return v.tensor.numel() > 0 and min(v.second, default=1) > 0
 
 
 def _fixed(v: Value, *dims: int) -> bool:
@@ -87,7 +83,7 @@ def _square(c: Chooser, accept: Accept) -> Choice | None:
 
 def _conv(dims: int, transposed: bool = False, depthwise: bool = False):  # type: ignore[no-untyped-def]
     def choose(c: Chooser, accept: Accept) -> Choice | None:
-        a = c.value(both(accept, rank(dims + 2, dims + 2), _nonempty, lambda v: _fixed(v, 1)))
+        a = c.value(both(accept, rank(dims + 2, dims + 2), filled, lambda v: _fixed(v, 1)))
         if a is None:
             if c.random.random() < 0.6:
                 return None
@@ -123,7 +119,7 @@ _CONV = "{0}, {1}, {2}, stride={stride}, padding={padding}, groups={groups}, dil
 
 def _layer_norm(weights: int):  # type: ignore[no-untyped-def]
     def choose(c: Chooser, accept: Accept) -> Choice | None:
-        a = c.value(both(accept, rank(1), _nonempty, lambda v: _fixed(v, -1)))
+        a = c.value(both(accept, rank(1), filled, lambda v: _fixed(v, -1)))
         if a is None:
             return None
         n = a.tensor.shape[-1]
@@ -133,7 +129,7 @@ def _layer_norm(weights: int):  # type: ignore[no-untyped-def]
 
 
 def _group_norm(c: Chooser, accept: Accept) -> Choice | None:
-    a = c.value(both(accept, rank(2, 4), _nonempty, lambda v: _fixed(v, 1)))
+    a = c.value(both(accept, rank(2, 4), filled, lambda v: _fixed(v, 1)))
     if a is None:
         return None
     n = a.tensor.shape[1]
@@ -142,7 +138,7 @@ def _group_norm(c: Chooser, accept: Accept) -> Choice | None:
 
 
 def _batch_norm(c: Chooser, accept: Accept) -> Choice | None:
-    a = c.value(both(accept, rank(2, 4), _nonempty, lambda v: _fixed(v, 1)))
+    a = c.value(both(accept, rank(2, 4), filled, lambda v: _fixed(v, 1)))
     if a is None or a.tensor.numel() // a.tensor.shape[1] < 2:
         return None
     n = a.tensor.shape[1]
@@ -151,7 +147,7 @@ def _batch_norm(c: Chooser, accept: Accept) -> Choice | None:
 
 def _pool(dims: int):  # type: ignore[no-untyped-def]
     def choose(c: Chooser, accept: Accept) -> Choice | None:
-        a = c.value(both(accept, rank(dims + 1, dims + 2), _nonempty))
+        a = c.value(both(accept, rank(dims + 1, dims + 2), filled))
         if a is None:
             return None
         least = min(a.least(d) for d in range(a.rank - dims, a.rank))
@@ -163,12 +159,12 @@ def _pool(dims: int):  # type: ignore[no-untyped-def]
 
 
 def _image(c: Chooser, accept: Accept) -> Choice | None:
-    a = c.value(both(accept, rank(4, 4), _nonempty))
+    a = c.value(both(accept, rank(4, 4), filled))
     return None if a is None else Choice((a.name,))
 
 
 def _sequence(c: Chooser, accept: Accept) -> Choice | None:
-    a = c.value(both(accept, rank(3, 3), _nonempty))
+    a = c.value(both(accept, rank(3, 3), filled))
     return None if a is None else Choice((a.name,))
 
 
@@ -181,7 +177,7 @@ def _recurrent(gates: int):  # type: ignore[no-untyped-def]
     """A batch of sequences, the weights and biases of one layer, and where it starts."""
 
     def choose(c: Chooser, accept: Accept) -> Choice | None:
-        a = c.value(both(accept, rank(3, 3), _nonempty, lambda v: _fixed(v, -1)))
+        a = c.value(both(accept, rank(3, 3), filled, lambda v: _fixed(v, -1)))
         if a is None:
             return None
         n = c.random.choice([3, 8])
@@ -195,14 +191,14 @@ def _recurrent(gates: int):  # type: ignore[no-untyped-def]
 
 
 def _classes(c: Chooser, accept: Accept) -> Choice | None:
-    a = c.value(both(accept, rank(2, 2), _nonempty))
+    a = c.value(both(accept, rank(2, 2), filled))
     if a is None:
         return None
     return Choice((a.name, c.make((a.tensor.shape[0],), (a.second[0],), "int64", "index", a.least(1))))
 
 
 def _same(c: Chooser, accept: Accept) -> Choice | None:
-    a = c.value(both(accept, _nonempty))
+    a = c.value(both(accept, filled))
     if a is None:
         return None
     return Choice((a.name, c.make(a.tensor.shape, a.second, dtype_name(a))))
@@ -235,6 +231,10 @@ ROWS: tuple[Row, ...] = (
     _row("conv2d_relu", "F.conv2d(" + _CONV + ".relu()", _conv(2), 1.5),
     _row("depthwise", "F.conv2d(" + _CONV, _conv(2, depthwise=True)),
     _row("conv_transpose2d", "F.conv_transpose2d(" + _CONV, _conv(2, transposed=True)),
+    _row("conv_transpose1d", "F.conv_transpose1d(" + _CONV, _conv(1, transposed=True)),
+    _row("conv3d", "F.conv3d(" + _CONV, _conv(3), 1.5),
+    _row("conv3d_relu", "F.conv3d(" + _CONV + ".relu()", _conv(3)),
+    _row("conv_transpose3d", "F.conv_transpose3d(" + _CONV, _conv(3, transposed=True), 0.5),
     _row("layer_norm", "F.layer_norm({0}, {sizes}, {1}, {2}, eps=0.01)", _layer_norm(2), 3),
     _row("layer_norm_plain", "F.layer_norm({0}, {sizes}, eps=0.01)", _layer_norm(0)),
     _row("rms_norm", "F.rms_norm({0}, {sizes}, {1}, eps=0.01)", _layer_norm(1), 2),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from tests.fuzz.rows.row import Row, along, anything, both, floats, integers, numbers, one, over, whole
+from tests.fuzz.rows.row import Row, along, anything, both, filled, floats, integers, numbers, one, over, whole
 
 KEEP = {"keep": (False, True)}
 LARGEST = {"largest": (False, True)}
-
-
-def _filled(v: object) -> bool:
-    return v.tensor.numel() > 0 and min(v.second, default=1) > 0  # type: ignore[attr-defined]
 
 
 ROWS: tuple[Row, ...] = (
@@ -25,18 +21,18 @@ ROWS: tuple[Row, ...] = (
         reorders=True,
     ),
     Row("mean", "{0}.mean({dims}, keepdim={keep})", over, floats, KEEP, reorders=True, weight=4),
-    Row("mean_all", "{0}.mean()", one, both(floats, _filled), reorders=True),
+    Row("mean_all", "{0}.mean()", one, both(floats, filled), reorders=True),
     Row("amax", "{0}.amax({dims}, keepdim={keep})", over, numbers, KEEP, keeps=True, weight=3),
     Row("amin", "{0}.amin({dims}, keepdim={keep})", over, numbers, KEEP, keeps=True, weight=2),
     Row("prod", "({0} * 0.5 + 1).prod({dim}, keepdim={keep})", along, floats, KEEP, reorders=True),
     Row("prod_int", "{0}.prod({dim})", along, whole, keeps=True),
     Row("argmax", "{0}.argmax({dim}, keepdim={keep})", along, numbers, KEEP, keeps=True, needs_exact=True, weight=2),
     Row("argmin", "{0}.argmin({dim}, keepdim={keep})", along, numbers, KEEP, keeps=True, needs_exact=True),
-    Row("argmax_all", "{0}.argmax()", one, both(numbers, _filled), keeps=True, needs_exact=True),
+    Row("argmax_all", "{0}.argmax()", one, both(numbers, filled), keeps=True, needs_exact=True),
     Row("max_values", "{0}.max({dim}, keepdim={keep})[0]", along, numbers, KEEP, keeps=True, needs_exact=True),
     Row("max_indices", "{0}.max({dim}, keepdim={keep})[1]", along, numbers, KEEP, keeps=True, needs_exact=True),
     Row("min_indices", "{0}.min({dim}, keepdim={keep})[1]", along, numbers, KEEP, keeps=True, needs_exact=True),
-    Row("max_all", "{0}.max()", one, both(numbers, _filled), keeps=True),
+    Row("max_all", "{0}.max()", one, both(numbers, filled), keeps=True),
     Row("aminmax", "torch.aminmax({0}, dim={dim})[{k}]", along, numbers, {"k": (0, 1)}, keeps=True),
     Row(
         "var",

@@ -124,6 +124,11 @@ def bools(v: Value) -> bool:
     return v.tensor.dtype is torch.bool
 
 
+def filled(v: Value) -> bool:
+    """Some element at both calls."""
+    return v.tensor.numel() > 0 and min(v.second, default=1) > 0
+
+
 def dtype_name(v: Value) -> str:
     """ "float32" for torch.float32."""
     return str(v.tensor.dtype).removeprefix("torch.")

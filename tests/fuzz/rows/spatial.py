@@ -1,21 +1,14 @@
-"""Volumes, and images and sequences that are sampled, cut into windows or put together from them."""
+"""Pooling of volumes, and images and sequences that are sampled, cut into windows or put together from them."""
 
 from __future__ import annotations
 
 from tests.fuzz.graph import Attr
-from tests.fuzz.rows.row import Accept, Choice, Choose, Chooser, Row, Value, both, dtype_name, floats, rank
-
-#: Attributes of the convolutions' calls.
-_CONV = "{0}, {1}, {2}, stride={stride}, padding={padding}, groups={groups})"
-
-
-def _filled(v: Value) -> bool:
-    return v.tensor.numel() > 0 and min(v.second, default=1) > 0
+from tests.fuzz.rows.row import Accept, Choice, Choose, Chooser, Row, Value, both, dtype_name, filled, floats, rank
 
 
 def _grid_of(c: Chooser, accept: Accept, dims: int) -> Value | None:
     """A value with a batch, channels and `dims` more dimensions."""
-    return c.value(both(accept, rank(dims + 2, dims + 2), _filled))
+    return c.value(both(accept, rank(dims + 2, dims + 2), filled))
 
 
 def _fresh(c: Chooser, dims: int) -> tuple[str, tuple[int, ...]]:
@@ -55,33 +48,6 @@ def _windows(dims: int) -> Choose:
     return choose
 
 
-def _convolved(dims: int, *, transposed: bool = False) -> Choose:
-    """One value, a weight and a bias."""
-
-    def choose(c: Chooser, accept: Accept) -> Choice | None:
-        a = c.value(both(accept, rank(dims + 2, dims + 2), _filled, lambda v: v.tensor.shape[1] == v.second[1]))
-        if a is not None:
-            name, dtype, shape = a.name, dtype_name(a), tuple(map(a.least, range(dims + 2)))
-        else:
-            (name, shape), dtype = _fresh(c, dims), "float32"
-            name = c.make(shape, shape, dtype)
-        channels, out = shape[1], c.random.choice([1, 4, 16, 17])
-        groups = c.random.choice([g for g in (1, 1, 2, 4) if channels % g == 0 and out % g == 0])
-        kernel = c.random.randint(1, min(3, *shape[2:]))
-        sizes = (channels, out // groups) if transposed else (out, channels // groups)
-        weight = (*sizes, *[kernel] * dims)
-        attrs: dict[str, Attr] = {
-            "stride": c.random.choice([1, 2]),
-            "padding": c.random.randint(0, kernel // 2),
-            "groups": groups,
-        }
-        return Choice(
-            (name, c.make(weight, weight, dtype, weight=True), c.make((out,), (out,), dtype, weight=True)), attrs
-        )
-
-    return choose
-
-
 def _placed(c: Chooser, accept: Accept) -> Choice | None:
     """An image, and for each of 5 x 6 pixels of the result a place in it, some beyond its edges."""
     a = _grid_of(c, accept, 2)
@@ -98,10 +64,6 @@ def _row(name: str, text: str, choose: Choose, weight: float = 1.0, **more: obje
 _POOL = "{0}, {size}, {stride}, {padding}"
 
 ROWS: tuple[Row, ...] = (
-    _row("conv3d", "F.conv3d(" + _CONV, _convolved(3), 2),
-    _row("conv3d_relu", "F.conv3d(" + _CONV + ".relu()", _convolved(3)),
-    _row("conv_transpose1d", "F.conv_transpose1d(" + _CONV, _convolved(1, transposed=True)),
-    _row("conv_transpose3d", "F.conv_transpose3d(" + _CONV, _convolved(3, transposed=True), 0.5),
     _row("avg_pool3d", f"F.avg_pool3d({_POOL})", _windows(3)),
     _row("avg_pool3d_ceil", f"F.avg_pool3d({_POOL}, True, False)", _windows(3)),
     _row("max_pool3d", f"F.max_pool3d({_POOL})", _windows(3), keeps=True),
