@@ -28,7 +28,7 @@ from inductor_cpu.graph.positions import shorten_positions
 from inductor_cpu.graph.products import ConvolutionKernelChoice, DepthwiseChoice, GroupedChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
 from inductor_cpu.graph.random import draw_in_loops
-from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent
+from inductor_cpu.graph.recurrent import drop_empty_layers, pack_recurrent, widen_layers
 from inductor_cpu.graph.shared import find_shared_results, keep_shared_results
 from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.spelled_attention import recognize_attention
@@ -111,6 +111,7 @@ def run_passes(
     unwrap_effects(gm)
     complete_replays(gm)
     drop_empty_layers(gm)
+    widen_layers(gm)
     multiply_pairs(gm)
     attention = [*use_attention_kernels(gm, attention_kernel), *mark_flexible(gm, attention_kernel)]
     recognize_attention(gm, attention_kernel)

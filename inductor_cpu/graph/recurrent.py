@@ -1,4 +1,4 @@
-"""LSTM layers with static weights: oneDNN's layer gets both weights packed.
+"""LSTM layers: oneDNN's layer gets static weights packed, and floats where this CPU has no such layer of bf16.
 
 mkldnn_rnn_layer(x, w_ih, w_hh, ...)  ->  mkldnn_rnn_layer(x, *packed(w_ih, w_hh), ...)
 """
@@ -6,12 +6,13 @@ mkldnn_rnn_layer(x, w_ih, w_hh, ...)  ->  mkldnn_rnn_layer(x, *packed(w_ih, w_hh
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import torch
 from torch import fx
 
 from inductor_cpu.graph.convolution import Refusal, unsupported_dtype
-from inductor_cpu.graph.edit import add, args_of, fake, is_call, typical_size
+from inductor_cpu.graph.edit import add, args_of, compute_fake, fake, is_call, typical_size
 
 aten = torch.ops.aten
 mkldnn = torch.ops.mkldnn
@@ -29,6 +30,39 @@ def drop_empty_layers(gm: fx.GraphModule) -> None:
                     zeros = add(gm.graph, aten.new_zeros.default, args_of(node)[0], list(value.shape), value=value)
                 part.replace_all_uses_with(zeros)
     gm.graph.eliminate_dead_code()
+
+
+def widen_layers(gm: fx.GraphModule) -> None:
+    """Let oneDNN compute layers in float32 whose dtype it does not have on this CPU: torch makes its layers of an LSTM
+    of bf16 on any CPU."""
+    for node in [node for node in gm.graph.nodes if is_call(node, (aten.mkldnn_rnn_layer.default,))]:
+        narrow = [x for x in node.all_input_nodes if _is_narrow(fake(x))]
+        with gm.graph.inserting_before(node):
+            wide = {x: add(gm.graph, aten._to_copy.default, x, dtype=torch.float32) for x in narrow}
+        for x, floats in wide.items():
+            node.replace_input_with(x, floats)
+        for part in list(node.users) if narrow else ():
+            value = fake(part)
+            if _is_narrow(value):
+                _narrow_again(gm.graph, part, value)
+        if narrow:
+            node.meta["val"] = compute_fake(node.target, node.args, node.kwargs)
+
+
+def _narrow_again(graph: fx.Graph, part: fx.Node, value: torch.Tensor) -> None:
+    """Cast a result in float32 to the dtype of `value`, what it was before."""
+    part.meta["val"] = value.to(torch.float32)
+    with graph.inserting_after(part):
+        result = add(graph, aten._to_copy.default, part, dtype=value.dtype, value=value)
+    part.replace_all_uses_with(result, lambda user: user is not result)
+
+
+def _is_narrow(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.is_floating_point()
+        and unsupported_dtype(value.dtype, "recurrent layer") is not None
+    )
 
 
 def is_empty(x: fx.Node) -> bool:

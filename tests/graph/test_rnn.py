@@ -117,6 +117,19 @@ def test_empty_batch_does_not_reach_the_library() -> None:  # which would end th
     assert reports[0].packed_weight_bytes == 0
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("layers", "bidirectional", "bias"), cases([(2, True, True)], [(1, False, True), (2, False, False)])
+)
+def test_an_lstm_of_bf16_runs_on_any_cpu(layers: int, bidirectional: bool, bias: bool) -> None:
+    # Without AVX-512 oneDNN has no such layer, and torch makes the call all the same (tests.fuzz, seed 353482).
+    net = lstm(layers, bidirectional=bidirectional, bias=bias).to(torch.bfloat16)
+    compiled, reports = compile_counted(net)
+    for batch in (3, 5):
+        assert_near_exact(compiled, net, torch.randn(7, batch, 12), torch.bfloat16)
+    assert reports[0].packed_weight_bytes > 0
+
+
 class Split(nn.Module):
     """Linears of parts of one parameter."""
 
