@@ -37,20 +37,18 @@ def widen_layers(gm: fx.GraphModule) -> None:
     of bf16 on any CPU."""
     for node in [node for node in gm.graph.nodes if is_call(node, (aten.mkldnn_rnn_layer.default,))]:
         narrow = [x for x in node.all_input_nodes if _is_narrow(fake(x))]
-        with gm.graph.inserting_before(node):
-            wide = {x: add(gm.graph, aten._to_copy.default, x, dtype=torch.float32) for x in narrow}
-        for x, floats in wide.items():
-            node.replace_input_with(x, floats)
-        for part in list(node.users) if narrow else ():
-            value = fake(part)
-            if _is_narrow(value):
-                _narrow_again(gm.graph, part, value)
+        for x in narrow:
+            with gm.graph.inserting_before(node):
+                node.replace_input_with(x, add(gm.graph, aten._to_copy.default, x, dtype=torch.float32))
         if narrow:
+            for part in [part for part in node.users if _is_narrow(fake(part))]:
+                _narrow_again(gm.graph, part)
             node.meta["val"] = compute_fake(node.target, node.args, node.kwargs)
 
 
-def _narrow_again(graph: fx.Graph, part: fx.Node, value: torch.Tensor) -> None:
-    """Cast a result in float32 to the dtype of `value`, what it was before."""
+def _narrow_again(graph: fx.Graph, part: fx.Node) -> None:
+    """Let a result be float32, and cast it to the dtype that it had."""
+    value = fake(part)
     part.meta["val"] = value.to(torch.float32)
     with graph.inserting_after(part):
         result = add(graph, aten._to_copy.default, part, dtype=value.dtype, value=value)
@@ -58,11 +56,9 @@ def _narrow_again(graph: fx.Graph, part: fx.Node, value: torch.Tensor) -> None:
 
 
 def _is_narrow(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.is_floating_point()
-        and unsupported_dtype(value.dtype, "recurrent layer") is not None
-    )
+    if not isinstance(value, torch.Tensor) or value.dtype not in (torch.bfloat16, torch.float16):
+        return False
+    return unsupported_dtype(value.dtype, "recurrent layer") is not None
 
 
 def is_empty(x: fx.Node) -> bool:
