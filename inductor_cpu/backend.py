@@ -34,7 +34,14 @@ from inductor_cpu.graph.positions import lengthen_positions
 from inductor_cpu.graph.updated import NO_UPDATES, Updates
 from inductor_cpu.graph.zero_points import drop_zero_points
 from inductor_cpu.lower.rules import RULES
-from inductor_cpu.pipeline import attention_kernel, compile_graph, tiling_kernel, warm_up, warm_up_training
+from inductor_cpu.pipeline import (
+    attention_kernel,
+    compile_graph,
+    multiplies_pixels,
+    tiling_kernel,
+    warm_up,
+    warm_up_training,
+)
 from inductor_cpu.trace import CompileReport, Trace, set_logs
 
 Kind = Literal["inference", "forward", "backward"]
@@ -148,8 +155,13 @@ def _differentiate(
 def _split(config: Config, gm: fx.GraphModule, *args: Any, **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
     """The forward and the backward graph of one of both directions. Raises VisibleInternalError if a pass fails."""
     try:
-        choices = functools.partial(attention_kernel, config), functools.partial(tiling_kernel, config)
-        done = run_joint_passes(gm, *choices, config.fallback_random)
+        done = run_joint_passes(
+            gm,
+            functools.partial(attention_kernel, config),
+            functools.partial(tiling_kernel, config),
+            functools.partial(multiplies_pixels, config),
+            config.fallback_random,
+        )
     except Exception as error:
         defect = InternalError("graph", f"{type(error).__name__}: {error}")
         raise VisibleInternalError(defect, inspect.currentframe()) from error

@@ -190,6 +190,7 @@ def _prepare(
             choice.grouped_kernel,
             choice.kernel_per_call,
             choice.tiling_kernel,
+            choice.multiplies_pixels,
             functools.partial(attention_kernel, config),
             once=config.cpp.drop_original_weights,
             eager_random=config.fallback_random,
@@ -274,6 +275,11 @@ def tiling_kernel(config: Config, windows: int | None, channels: int, columns: i
     """The micro kernel for a convolution of 3 x 3 neighbours with weights that are packed at each call; None for
     ATen."""
     return _product_choice(config).tiling_kernel(windows, channels, columns, dtype)
+
+
+def multiplies_pixels(config: Config, dtype: torch.dtype) -> bool:
+    """Whether convolutions of single pixels with weights that are not static are products of matrices."""
+    return _product_choice(config).multiplies_pixels(dtype)
 
 
 def _product_choice(config: Config) -> ProductChoice:

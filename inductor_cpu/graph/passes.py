@@ -24,6 +24,7 @@ from inductor_cpu.graph.kept_bytes import keep_bytes
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
 from inductor_cpu.graph.per_call import PerCallChoice, pack_per_call
 from inductor_cpu.graph.per_call_convolution import TilingChoice, convolve_by_tiles
+from inductor_cpu.graph.per_call_pixels import PixelChoice, multiply_pixels
 from inductor_cpu.graph.positions import shorten_positions
 from inductor_cpu.graph.products import ConvolutionKernelChoice, DepthwiseChoice, GroupedChoice, MicroKernelChoice
 from inductor_cpu.graph.quantized import pack_int_products
@@ -60,6 +61,11 @@ def no_micro_kernel(*_shape: object) -> str | None:
     return None
 
 
+def no_products(_dtype: torch.dtype) -> bool:
+    """The choice that leaves convolutions of single pixels to ATen."""
+    return False
+
+
 def no_attention_kernel(_dtype: torch.dtype) -> tuple[str | None, str]:
     """The choice that leaves attention to ATen."""
     return None, "kernels of ours are not asked for"
@@ -69,6 +75,7 @@ def run_joint_passes(
     gm: fx.GraphModule,
     attention_kernel: AttentionChoice,
     tiling_kernel: TilingChoice = no_micro_kernel,
+    by_pixels: PixelChoice = no_products,
     eager_random: bool = True,
 ) -> tuple[str, ...]:
     """The passes over the graph of both directions, before AOTAutograd splits it; returns what they did. eager_random:
@@ -77,7 +84,7 @@ def run_joint_passes(
     recognize_attention(gm, attention_kernel)
     counts = {
         "convolutions and gradients of convolutions run channels-last": train_channels_last(
-            gm, tiling_kernel, eager_random
+            gm, tiling_kernel, by_pixels, eager_random
         ),
         "gradients of max pooling read positions as int32": shorten_positions(gm),
     }
@@ -95,6 +102,7 @@ def run_passes(
     grouped_kernel: GroupedChoice = no_micro_kernel,
     kernel_per_call: PerCallChoice = no_micro_kernel,
     tiling_kernel: TilingChoice = no_micro_kernel,
+    by_pixels: PixelChoice = no_products,
     attention_kernel: AttentionChoice = no_attention_kernel,
     once: bool = False,
     eager_random: bool = True,
@@ -102,9 +110,9 @@ def run_passes(
     """Clean the graph and unwrap its calls; with `prepack` (inference), fold and pack what depends on the static
     inputs, linears where `why_not_pack` has no objection, by kernels of our own where `micro_kernel` (of linears),
     `convolution_kernel`, `depthwise_kernel` or `grouped_kernel` names one. `kernel_per_call` decides about products
-    that would be packed at each call, `tiling_kernel` about such convolutions, `attention_kernel` about attention in
-    every graph. once: no weight is to be in memory both as it is and packed. eager_random: random numbers are those of
-    eager mode."""
+    that would be packed at each call, `tiling_kernel` and `by_pixels` about such convolutions, `attention_kernel` about
+    attention in every graph. once: no weight is to be in memory both as it is and packed. eager_random: random numbers
+    are those of eager mode."""
     gm.graph.eliminate_dead_code()
     if not eager_random:
         draw_in_loops(gm)
@@ -118,9 +126,10 @@ def run_passes(
     if not prepack or not static_inputs:
         drop_copies(gm)
         expand_quantization(gm)
-        tiled = convolve_by_tiles(gm, tiling_kernel)
+        tiled, multiplied = convolve_by_tiles(gm, tiling_kernel), multiply_pixels(gm, by_pixels)
         products = _per_call(pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call))
-        products += [f"{tiled} convolutions and gradients of convolutions by tiles of windows"] * (tiled > 0)
+        kinds = {"by tiles of windows": tiled, "as products of pixels": multiplied}
+        products += [f"{n} convolutions and gradients of convolutions {kind}" for kind, n in kinds.items() if n]
         return Prepared(gm, None, (*gm.meta.get(DONE_BEFORE, ()), *products, *attention))
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)

@@ -29,9 +29,10 @@ from inductor_cpu.ir.operators import PACKED_BMM
 
 _BATCHES = (aten.bmm.default, aten.baddbmm.default)
 
-#: (rows, inner size, columns, dtype, products of a batch, whether the second operand lies as (columns, inner)), sizes
-#: None when unknown -> the micro kernel that should pack it at each call and compute the product, `BY_LOOPS`, or None.
-PerCallChoice = Callable[[int | None, int | None, int | None, torch.dtype, int | None, bool], str | None]
+#: (rows, inner size, columns, dtype, products of a batch, whether the second operand lies as (columns, inner), whether
+#: the first one lies as (inner, rows)), sizes None when unknown -> the micro kernel that should pack the second operand
+#: at each call and compute the product, `BY_LOOPS`, or None.
+PerCallChoice = Callable[[int | None, int | None, int | None, torch.dtype, int | None, bool, bool], str | None]
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -81,7 +82,7 @@ def _pack(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> bool:
     if why_not_a_linear(product) is not None or not _has_sizes(product_operands(product)[2]):
         return False
     bias, x, weight = product_operands(product)
-    name = choice(*product_shape(product), 1, _lies_transposed(weight))
+    name = choice(*product_shape(product), 1, _lies_transposed(weight), _lies_transposed(x))
     if name is None:
         return False
     if name == BY_LOOPS:
@@ -96,8 +97,8 @@ def _has_sizes(weight: fx.Node) -> bool:
     return all(statically_known_true(size > 0) for size in fake(weight).shape[-2:])
 
 
-def _lies_transposed(weight: fx.Node) -> bool:
-    strides = fake(weight).stride()[-2:]
+def _lies_transposed(matrix: fx.Node) -> bool:
+    strides = fake(matrix).stride()[-2:]
     return statically_known_true(strides[0] == 1) and not statically_known_true(strides[1] == 1)
 
 
@@ -110,7 +111,7 @@ def _pack_batch(graph: fx.Graph, product: fx.Node, choice: PerCallChoice) -> boo
     beta, alpha = (product.kwargs.get(factor, 1) for factor in ("beta", "alpha"))
     if not is_number(beta) or not is_number(alpha):
         return False
-    name = choice(rows, depth, columns, dtype, batch, _lies_transposed(weight))
+    name = choice(rows, depth, columns, dtype, batch, _lies_transposed(weight), _lies_transposed(x))
     if name is None:
         return False
     if name == BY_LOOPS:

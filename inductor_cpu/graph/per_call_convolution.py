@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from inductor_cpu.graph.edit import add, args_of, aten, copy_with_strides, fake, hints, is_call, to_channels_last
+from inductor_cpu.graph.convolution_calls import CONVOLUTION, read_convolution, replace_gradients, replace_value
+from inductor_cpu.graph.edit import add, args_of, aten, fake, to_channels_last
 from inductor_cpu.graph.products import pair
 from inductor_cpu.ir.operators import PACKED_CONVOLUTION
 from inductor_cpu.ir.windows import are_neighbours
@@ -26,13 +25,6 @@ from inductor_cpu.ir.winograd import PACKED_TILES, WEIGHT_GRADIENT
 #: (windows or None when unknown, channels, output channels, dtype) -> the micro kernel that multiplies the windows of a
 #: convolution by tiles and packs its weights at each call, or None.
 TilingChoice = Callable[[int | None, int, int, torch.dtype], str | None]
-
-#: A convolution or its gradient -> where its image, its weight and its strides are; padding, dilation, whether it is
-#: transposed, the padding of results and the number of groups follow.
-_PLACES: dict[Any, tuple[int, int, int]] = {
-    aten.convolution.default: (0, 1, 3),
-    aten.convolution_backward.default: (1, 2, 4),
-}
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ def convolve_by_tiles(gm: fx.GraphModule, choice: TilingChoice) -> int:
         if conv is None:
             continue
         with gm.graph.inserting_before(node):
-            replace = _convolve if node.target is aten.convolution.default else _differentiate
+            replace = _convolve if node.target is CONVOLUTION else _differentiate
             count += replace(gm.graph, node, conv, choice)
     gm.graph.eliminate_dead_code()
     return count
@@ -81,28 +73,29 @@ def is_tiled(node: fx.Node, choice: TilingChoice) -> bool:
     conv = _read(node)
     if conv is None:
         return False
-    if node.target is aten.convolution.default:
+    if node.target is CONVOLUTION:
         return choice(conv.windows, conv.channels, conv.columns, conv.dtype) is not None
     return _kernel_of_image(conv, choice) is not None or _kernel_of_weights(conv, choice) is not None
 
 
 def _read(node: fx.Node) -> _Convolution | None:
     """A convolution or its gradient; None for another node, and where tiles are of no use."""
-    if not is_call(node, _PLACES):
+    call = read_convolution(node)
+    if call is None:
         return None
-    args = args_of(node)
-    first, second, third = _PLACES[node.target]
-    x, weight, (stride, padding, dilation, transposed, _, groups) = args[first], args[second], args[third : third + 6]
-    value, kernel = fake(x), fake(weight)
+    value, kernel = fake(call.x), fake(call.weight)
     sizes = kernel.shape
-    if kernel.dim() != 4 or value.dim() != 4 or transposed or groups != 1 or kernel.dtype != value.dtype:
+    if kernel.dim() != 4 or value.dim() != 4 or call.transposed or call.groups != 1 or kernel.dtype != value.dtype:
         return None
-    if any(not isinstance(n, int) for n in sizes) or not are_neighbours(sizes[2:], pair(stride), pair(dilation)):
+    if any(not isinstance(n, int) for n in sizes):
         return None
-    results = fake(node) if node.target is aten.convolution.default else fake(args[0])
+    if not are_neighbours(sizes[2:], pair(call.stride), pair(call.dilation)):
+        return None
+    results = call.results
     windows = results.shape[0] * results.shape[2] * results.shape[3]
-    down, across = pair(padding)
-    return _Convolution(x, weight, (down, across), windows if isinstance(windows, int) else None, value.dtype)
+    down, across = pair(call.padding)
+    known = windows if isinstance(windows, int) else None
+    return _Convolution(call.x, call.weight, (down, across), known, value.dtype)
 
 
 def _convolve(graph: fx.Graph, node: fx.Node, conv: _Convolution, choice: TilingChoice) -> bool:
@@ -110,7 +103,7 @@ def _convolve(graph: fx.Graph, node: fx.Node, conv: _Convolution, choice: Tiling
     if name is None:
         return False
     packed = add(graph, PACKED_TILES, conv.weight, False, name)
-    _replace(graph, node, _convolution(graph, conv.x, packed, args_of(node)[2], conv.columns, conv.padding, name))
+    replace_value(graph, node, _convolution(graph, conv.x, packed, args_of(node)[2], conv.columns, conv.padding, name))
     return True
 
 
@@ -130,10 +123,7 @@ def _differentiate(graph: fx.Graph, node: fx.Node, conv: _Convolution, choice: T
         made[1] = add(graph, WEIGHT_GRADIENT, image, by_pixel, list(conv.padding), of_weights)
     if wanted[2]:
         made[2] = add(graph, aten.sum.dim_IntList, gradients, [0, 2, 3])
-    rest = [bool(want) and n not in made for n, want in enumerate(wanted)]
-    for user in [user for user in node.users if args_of(user)[1] in made]:
-        _replace(graph, user, made[args_of(user)[1]])
-    node.update_arg(len(args_of(node)) - 1, rest)
+    replace_gradients(graph, node, made)
     return True
 
 
@@ -163,16 +153,3 @@ def _convolution(
 ) -> fx.Node:
     windows = [3, 3], [1, 1], list(padding), [1, 1]
     return add(graph, PACKED_CONVOLUTION, to_channels_last(graph, x), packed, None, bias, columns, *windows, name)
-
-
-def _replace(graph: fx.Graph, node: fx.Node, new: fx.Node) -> None:
-    """Put a channels-last value into the place of another one, copied to its strides if they are others."""
-    if not _lie_alike(fake(node), fake(new)):
-        new = copy_with_strides(graph, node, new, fake(node).stride())
-    node.replace_all_uses_with(new)
-
-
-def _lie_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether strides agree, but of dimensions with one element."""
-    strides = zip(hints(a.stride()), hints(b.stride()), a.shape, strict=True)
-    return all(ours == theirs or statically_known_true(size == 1) for ours, theirs, size in strides)

@@ -11,13 +11,13 @@ strides.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from inductor_cpu.graph.convolution_calls import CONVOLUTION, GRADIENT, ConvolutionCall, read_convolution
 from inductor_cpu.graph.edit import (
     StrideSpreader,
     args_of,
@@ -29,27 +29,29 @@ from inductor_cpu.graph.edit import (
     to_channels_last,
 )
 from inductor_cpu.graph.per_call_convolution import TilingChoice, is_tiled
+from inductor_cpu.graph.per_call_pixels import PixelChoice, is_of_pixels
 from inductor_cpu.graph.strided_pixels import close_gaps
 
-aten = torch.ops.aten
-
 #: A convolution or its gradient -> the arguments that lie like its images.
-_IMAGES: dict[Any, tuple[int, ...]] = {aten.convolution.default: (0,), aten.convolution_backward.default: (0, 1)}
+_IMAGES: dict[Any, tuple[int, ...]] = {CONVOLUTION: (0,), GRADIENT: (0, 1)}
 #: What oneDNN computes (bf16 with AVX-512).
 _DTYPES = (torch.float32, torch.bfloat16)
 #: The share of all multiplications that those by tiles must have: batch norms lose some of what they gain. A channel of
 #: all images lies in the cache where it is by itself, and its mean is found and used in one pass; here it takes two.
-_LEAST_TILED = 0.25
+_LEAST_FASTER = 0.25
 
 
-def train_channels_last(gm: fx.GraphModule, tiling_kernel: TilingChoice, eager_random: bool = True) -> int:
-    """Give convolutions and their gradients channels-last images if some are depthwise, or computed by tiles; how many
-    got them. eager_random: random numbers are those of eager mode."""
+def train_channels_last(
+    gm: fx.GraphModule, tiling_kernel: TilingChoice, by_pixels: PixelChoice, eager_random: bool = True
+) -> int:
+    """Give convolutions and their gradients channels-last images if some are depthwise, or computed by tiles or as
+    products of pixels; how many got them. eager_random: random numbers are those of eager mode."""
     calls = [node for node in gm.graph.nodes if is_call(node, _IMAGES)]
-    depthwise, tiled = set(filter(_is_depthwise, calls)), {node for node in calls if is_tiled(node, tiling_kernel)}
-    if sum(map(_work, tiled)) < _LEAST_TILED * sum(map(_work, calls)):
-        tiled = set()
-    wanting = depthwise | tiled
+    depthwise = set(filter(_is_depthwise, calls))
+    faster = {node for node in calls if is_tiled(node, tiling_kernel) or is_of_pixels(_read(node), by_pixels)}
+    if sum(map(_work, faster)) < _LEAST_FASTER * sum(map(_work, calls)):
+        faster = set()
+    wanting = depthwise | faster
     chosen = {node for node in calls if _may_be_channels_last(node) and (node in wanting or _reads_more_pixels(node))}
     if not chosen & wanting:
         return 0
@@ -68,50 +70,49 @@ def train_channels_last(gm: fx.GraphModule, tiling_kernel: TilingChoice, eager_r
     return len(chosen)
 
 
-def _may_be_channels_last(call: fx.Node) -> bool:
+def _may_be_channels_last(node: fx.Node) -> bool:
     """Whether a convolution or its gradient is one over two dimensions that oneDNN computes, and no gaps between single
     pixels remain that `close_gaps` knows nothing of."""
-    args, (x, weight, _, transposed) = args_of(call), _arguments(call)
-    if weight.dim() != 4 or transposed or x.dtype not in _DTYPES:
+    call = _read(node)
+    x = fake(call.x)
+    if fake(call.weight).dim() != 4 or call.transposed or x.dtype not in _DTYPES:
         return False
     if any(statically_known_true(s == 0) for s in x.shape):
         return False
-    return not _has_gaps(call) or not any(args[4 if call.target is aten.convolution.default else 5])
+    return not _has_gaps(node) or not any(call.padding)
 
 
-def _reads_more_pixels(call: fx.Node) -> bool:
+def _reads_more_pixels(node: fx.Node) -> bool:
     """Whether a convolution has no more weights than pixels, so that copying these from layout to layout is cheap.
     Those of single pixels lie the same in both."""
-    x, weight, *_ = _arguments(call)
-    sizes = hints(x.shape)
+    call = _read(node)
+    weight, sizes = fake(call.weight), hints(fake(call.x).shape)
     return weight.shape[2:].numel() == 1 or None in sizes or math.prod(sizes) >= weight.numel()
 
 
-def _has_gaps(call: fx.Node) -> bool:
+def _has_gaps(node: fx.Node) -> bool:
     """Whether it is one of single pixels with gaps between them."""
-    _, weight, strides, _ = _arguments(call)
-    return weight.shape[2:].numel() == 1 and any(s != 1 for s in strides)
+    call = _read(node)
+    return fake(call.weight).shape[2:].numel() == 1 and any(s != 1 for s in call.stride)
 
 
-def _work(call: fx.Node) -> int:
+def _work(node: fx.Node) -> int:
     """Multiplications of a convolution, for its gradient as many; 128 stands for a size that is unknown."""
-    args = args_of(call)
-    results = fake(call) if call.target is aten.convolution.default else fake(args[0])
-    windows = [128 if size is None else size for size in hints((results.shape[0], *results.shape[2:]))]
-    return _arguments(call)[1].numel() * math.prod(windows)
+    call = _read(node)
+    windows = [128 if size is None else size for size in hints((call.results.shape[0], *call.results.shape[2:]))]
+    return fake(call.weight).numel() * math.prod(windows)
 
 
-def _is_depthwise(call: fx.Node) -> bool:
+def _is_depthwise(node: fx.Node) -> bool:
     """Whether each of several channels is convolved by itself."""
-    x, weight, *_ = _arguments(call)
-    return bool(weight.shape[1] == 1 and x.shape[1] > 1)
+    call = _read(node)
+    return bool(fake(call.weight).shape[1] == 1 and fake(call.x).shape[1] > 1)
 
 
-def _arguments(call: fx.Node) -> tuple[torch.Tensor, torch.Tensor, Sequence[int], bool]:
-    """Image, weight, strides, and whether it is transposed."""
-    args = args_of(call)
-    x, weight, strides, transposed = (0, 1, 3, 6) if call.target is aten.convolution.default else (1, 2, 4, 7)
-    return fake(args[x]), fake(args[weight]), args[strides], args[transposed]
+def _read(node: fx.Node) -> ConvolutionCall:
+    call = read_convolution(node)
+    assert call is not None
+    return call
 
 
 def _moved(

@@ -100,12 +100,14 @@ class ProductChoice:
         dtype: torch.dtype,
         batch: int | None,
         transposed: bool,
+        by_depth: bool = False,
     ) -> str | None:
         """The micro kernel that computes a product even if its second operand is packed at each call, or `BY_LOOPS`;
-        None for the BLAS."""
+        None for the BLAS. transposed, by_depth: whether the second operand lies as (columns, inner), the first one as
+        (inner, rows)."""
         if not self._prepack:
             return None
-        product = linear.PerCall(linear.Shape(rows, inner, columns, dtype, dtype), batch, transposed)
+        product = linear.PerCall(linear.Shape(rows, inner, columns, dtype, dtype), batch, transposed, by_depth)
         if product not in self._products:
             self._products[product] = self._decide_per_call(product)
         implementation = self._products[product].implementation
@@ -121,6 +123,13 @@ class ProductChoice:
         own = linear.own_kernels(shape, usable, self._blocking)[:1]
         wins = (name for name in own if linear.tiles_pay_per_call(name, Windows(windows, 9, channels, columns)))
         return next(wins, None)
+
+    def multiplies_pixels(self, dtype: torch.dtype) -> bool:
+        """Whether products beat ATen's convolutions of single channels-last pixels and their gradients, if weights are
+        not static."""
+        shape = linear.Shape(None, None, None, dtype, dtype)
+        own = linear.own_kernels(shape, usable_micro_kernels(self._target) - {"split_f32"}, self._blocking)[:1]
+        return self._prepack and any(linear.pixels_pay_per_call(name, self._target.features) for name in own)
 
     def notes(self) -> list[str]:
         """One line for each shape."""

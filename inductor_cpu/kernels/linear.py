@@ -47,15 +47,17 @@ _TYPICAL = 128
 @dataclass(frozen=True)
 class PerCall:
     """A product whose second operand is packed at each call. batch: how many products of this shape, None when unknown;
-    transposed: the second operand lies as (columns, inner)."""
+    transposed: the second operand lies as (columns, inner). by_depth: the first one lies as (inner, rows), as gradients
+    of weights have it."""
 
     shape: Shape
     batch: int | None
     transposed: bool
+    by_depth: bool = False
 
     def __str__(self) -> str:
         batch = "any" if self.batch is None else self.batch
-        return f"{batch} x {self.shape}{', transposed' if self.transposed else ''}"
+        return f"{batch} x {self.shape}{', transposed' * self.transposed}{', the first by depth' * self.by_depth}"
 
 
 #: Products for which an unknown number is decided.
@@ -120,6 +122,10 @@ _LEAST_INSIDE: Mapping[str, float] = {"dot_bf16": 0.8}
 #: for a type.
 _PER_CALL: Mapping[str, str] = {name: feature for name, feature in _CONVOLUTIONS.items() if feature is not None}
 
+#: The micro kernels whose CPUs multiply matrices of pixels faster than oneDNN convolves single pixels, weights not
+#: static: 1.1 to 5 times as fast with MKL on a Zen 3, from 1 to 3136 pixels an image. Not measured elsewhere.
+_PIXELS_PER_CALL = ("fma_f32_avx2",)
+
 #: From so many rows on packing pays; fewer ones of f16 are multiplied by loops.
 _LEAST_ROWS_PER_CALL = 4
 _MOST_ROWS_BY_LOOPS = 3
@@ -128,6 +134,10 @@ _MOST_ROWS_BY_LOOPS = 3
 #: pass over memory of its own, which makes a training step of BERT 1.04 to 1.16 times as fast. Smaller products lose,
 #: but see `Blocking.small_work_per_call`.
 _LEAST_WORK_PER_CALL: Mapping[str, int] = {"fma_f32": 1 << 25, "fma_f32_avx2": 1 << 25, "dot_bf16": 1 << 28}
+
+#: With fewer results than these, turning over a first operand that lies by depth costs more than is gained (Zen 3: 1.0
+#: to 1.6 times the BLAS's time in float32; with more 0.73 to 0.98).
+_LEAST_RESULTS_BY_DEPTH: Mapping[str, int] = {"fma_f32_avx2": 1 << 20}
 
 #: Smaller results leave a second thread without work, where the BLAS shares the depth.
 _LEAST_RESULTS_PER_CALL = 1 << 13
@@ -222,6 +232,12 @@ def tiles_pay_per_call(name: str, windows: Windows) -> bool:
     return enough and MICRO_KERNELS[name].tiles and _have_tiles(windows, MICRO_KERNELS[name].step)
 
 
+def pixels_pay_per_call(name: str, features: Collection[str]) -> bool:
+    """Whether products beat ATen's convolutions of single channels-last pixels, if a micro kernel is the first one for
+    their dtype, also where a product is the BLAS's. features: of the CPU."""
+    return name in _PIXELS_PER_CALL or _imitates(name, features)
+
+
 def choose_per_call(
     product: PerCall, micro_kernels: Collection[str], blocking: Blocking, features: Collection[str]
 ) -> Decision:
@@ -232,7 +248,8 @@ def choose_per_call(
     own = choose_own(product.shape, micro_kernels, blocking)
     if own is not None and loops_pay(own.implementation, product, features):
         return Decision(BY_LOOPS, "few rows of a type without instructions, which loops convert as they read")
-    if own is not None and pays_per_call(own.implementation, product.shape, blocking, features):
+    pays = own is not None and pays_per_call(own.implementation, product.shape, blocking, features)
+    if own is not None and pays and not _turning_costs(own.implementation, product):
         return own
     return Decision("blas", "packing an operand at each call is expected to cost more than it gains")
 
@@ -247,7 +264,19 @@ def pays_per_call(name: str, shape: Shape, blocking: Blocking, features: Collect
         known = None not in (shape.rows, shape.inner, shape.columns)
         gains = name == "fma_f32" and small is not None and work >= small
         return work >= _LEAST_WORK_PER_CALL[name] or (gains and known and rows * columns >= _LEAST_RESULTS_PER_CALL)
+    return _imitates(name, features)
+
+
+def _imitates(name: str, features: Collection[str]) -> bool:
+    """Whether a micro kernel computes with a dtype that the CPU has no instructions for."""
     return name in _PER_CALL and _PER_CALL[name] not in features
+
+
+def _turning_costs(name: str, product: PerCall) -> bool:
+    """Whether the BLAS wins because it takes a first operand by depth, which is turned over for a micro kernel."""
+    rows, _, columns = product.shape.typical
+    small = rows * columns < _LEAST_RESULTS_BY_DEPTH.get(name, 0)
+    return product.by_depth and product.batch == 1 and small
 
 
 def may_be_loops(product: PerCall) -> bool:
@@ -263,7 +292,7 @@ def _has_few_rows(product: PerCall) -> bool:
 def loops_pay(name: str, product: PerCall, features: Collection[str]) -> bool:
     """Whether loops beat the BLAS, and a micro kernel that packs at each call. features: of the CPU."""
     dot = product.batch == 1 and product.shape.rows == 1 and product.transposed  # that ATen has vectors for
-    imitated = name in _PER_CALL and _PER_CALL[name] not in features and product.shape.dtype == torch.float16
+    imitated = _imitates(name, features) and product.shape.dtype == torch.float16
     return imitated and _has_few_rows(product) and not dot
 
 
@@ -338,11 +367,13 @@ def operands(shape: Shape) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def operands_per_call(product: PerCall) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random data: (rows, inner) and (inner, columns), or batches of both."""
+    """Random data: (rows, inner) and (inner, columns), or batches of both, in memory as the product has them."""
     batch = _TYPICAL_BATCH if product.batch is None else product.batch
     x, weight = operands(product.shape)
     if batch != 1:
         x, weight = (matrix.expand(batch, *matrix.shape).contiguous() for matrix in (x, weight))
+    if product.by_depth:
+        x = x.mT.contiguous().mT
     return x, weight.mT if product.transposed else weight.mT.contiguous()
 
 

@@ -25,6 +25,16 @@ class Layers(torch.nn.Module):
         return [one(image) for one, image in zip(self.layers, images, strict=True)]
 
 
+def step(module: torch.nn.Module, function: Callable[..., object], images: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Results, and gradients of images and parameters, for gradients of results that are drawn from one seed."""
+    module.zero_grad()
+    images = [image.detach().requires_grad_() for image in images]
+    results = function(images)
+    generator = torch.Generator().manual_seed(1)
+    torch.autograd.backward(results, [torch.randn(r.shape, generator=generator).to(r.dtype) for r in results])
+    return [*results, *(image.grad for image in images), *(p.grad for p in module.parameters())]
+
+
 def compile_counted(function: Function, **options: Any) -> tuple[Function, list[CompileReport]]:
     """`function` compiled with icpu, and a list that gets one report per graph. `options`: of torch.compile."""
     reports: list[CompileReport] = []

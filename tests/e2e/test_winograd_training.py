@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import inductor_cpu
-from tests.e2e.support import Layers, compile_counted
+from tests.e2e.support import Layers, compile_counted, step
 
 INF, NAN = float("inf"), float("nan")
 
@@ -26,16 +26,6 @@ CASES = {
     "a line": (32, 32, 1, (7, 1, 21)),
     "more tiles than are packed at once": (32, 112, 1, (2, 45, 36)),
 }
-
-
-def step(module: nn.Module, function: Callable[..., object], images: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Results, and gradients of images and parameters, for gradients of results that are drawn from one seed."""
-    module.zero_grad()
-    images = [image.detach().requires_grad_() for image in images]
-    results = function(images)
-    generator = torch.Generator().manual_seed(1)
-    torch.autograd.backward(results, [torch.randn(r.shape, generator=generator).to(r.dtype) for r in results])
-    return [*results, *(image.grad for image in images), *(p.grad for p in module.parameters())]
 
 
 def calls(folder: Path) -> dict[str, int]:

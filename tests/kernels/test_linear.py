@@ -21,12 +21,14 @@ from inductor_cpu.kernels.linear import (
     Shape,
     candidates,
     choose,
+    choose_per_call,
     is_narrow,
     is_small,
     loops_pay,
     operands_per_call,
     own_kernels,
     pays_per_call,
+    pixels_pay_per_call,
     wins_convolution,
 )
 from inductor_cpu.kernels.usable import usable_micro_kernels
@@ -235,13 +237,15 @@ def test_max_autotune_splits_no_floats_of_training(monkeypatch: pytest.MonkeyPat
     assert all(question.startswith("product 1 x ") and "split_f32" not in question for question in measured)
 
 
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("transposed", "by_depth"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("batch", [1, 3, None])
-def test_random_operands_lie_as_those_of_the_program(batch: int | None, transposed: bool) -> None:
-    x, weight = operands_per_call(PerCall(Shape(None, 40, 50, torch.float32, torch.float32), batch, transposed))
+def test_random_operands_lie_as_those_of_the_program(batch: int | None, transposed: bool, by_depth: bool) -> None:
+    shape = Shape(None, 40, 50, torch.float32, torch.float32)
+    x, weight = operands_per_call(PerCall(shape, batch, transposed, by_depth))
     matrices = () if batch == 1 else (batch or 8,)
     assert (x.shape, weight.shape) == ((*matrices, 128, 40), (*matrices, 40, 50))
     assert weight.stride()[-2:] == ((1, 40) if transposed else (50, 1))
+    assert x.stride()[-2:] == ((1, 128) if by_depth else (40, 1))
 
 
 @pytest.mark.parametrize(
@@ -285,6 +289,36 @@ def test_smaller_products_of_floats_are_packed_at_each_call_where_that_was_seen_
     assert pays_per_call("fma_f32", shape, Blocking(1 << 19, small_work_per_call=1 << 20), ()) == pays
     assert not pays_per_call("fma_f32", shape, Blocking(1 << 19), ())
     assert not pays_per_call("fma_f32_avx2", shape, Blocking(1 << 19, small_work_per_call=1 << 20), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "pays"),
+    [
+        ("fma_f32_avx2", (), True),
+        ("fma_f32", (), False),
+        ("dot_bf16", (), False),
+        ("amx_bf16", (), False),
+        ("fma_bf16", (), True),
+        ("fma_bf16", ("avx512_bf16",), False),
+        ("fma_f16_avx2", (), True),
+        ("fma_f16_avx2", ("avx_ne_convert",), False),
+    ],
+)
+def test_single_pixels_are_products_where_that_was_seen_to_pay_or_no_instructions_are_for_their_type(
+    name: str, features: tuple[str, ...], pays: bool
+) -> None:
+    assert pixels_pay_per_call(name, features) == pays
+
+
+@pytest.mark.parametrize(
+    ("columns", "by_depth", "name"),
+    [(1023, True, "blas"), (1024, True, "fma_f32_avx2"), (1023, False, "fma_f32_avx2")],
+)
+def test_a_small_gradient_of_weights_is_the_blas_s(columns: int, by_depth: bool, name: str) -> None:
+    """Its first operand would be turned over."""
+    product = PerCall(Shape(1024, 800, columns, torch.float32, torch.float32), 1, False, by_depth)
+    chosen = choose_per_call(product, {"fma_f32_avx2"}, Blocking(1 << 19), ())
+    assert chosen.implementation == name
 
 
 @pytest.mark.parametrize("name", ["fma_f32", "fma_f32_avx2", "dot_bf16"])
