@@ -93,7 +93,7 @@ def test_topk_gives_the_elements_and_the_positions_of_eager_also_of_equal_ones(
 LONG = ((300, 4), (2048, 1), (1000, 15), (4099, 64))
 
 
-@pytest.mark.parametrize(("isa", "largest"), [(isa, largest) for isa in available() for largest in (True, False)])
+@pytest.mark.parametrize(("isa", "largest"), in_turns(available(), [True, False]))
 def test_topk_of_few_elements_of_long_rows_gives_those_of_eager_also_equal_ones(isa: str, largest: bool) -> None:
     shapes = [LONG[(number + largest) % len(LONG)] for number in range(len(DTYPES))]
     inputs = [both(n, dtype) for (n, _), dtype in zip(shapes, DTYPES, strict=True)]
@@ -129,7 +129,7 @@ def test_sort_gives_the_elements_and_the_positions_of_a_stable_sort(isa: str, tu
         assert_same(got, torch.sort(x, stable=True, descending=descending))
 
 
-@pytest.mark.parametrize(("isa", "descending"), [(isa, order) for isa in available() for order in (True, False)])
+@pytest.mark.parametrize(("isa", "descending"), in_turns(available(), [True, False]))
 def test_sort_of_long_rows_gives_the_elements_and_the_positions_of_a_stable_sort(isa: str, descending: bool) -> None:
     lengths = [(257, 1000, 4099)[(number + descending) % 3] for number in range(len(DTYPES) + 1)]
     inputs = [both(n, dtype) for n, dtype in zip(lengths, (*DTYPES, torch.bool), strict=True)]
