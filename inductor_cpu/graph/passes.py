@@ -35,6 +35,7 @@ from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.spelled_attention import recognize_attention
 from inductor_cpu.graph.training_layout import train_channels_last
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
+from inductor_cpu.graph.widened import widen_convolutions
 from inductor_cpu.graph.wrapped import complete_replays, unwrap_effects
 
 #: Key of a graph's `meta`: what was done before AOTAutograd split it from the graph of both directions.
@@ -83,6 +84,7 @@ def run_joint_passes(
     gm.graph.eliminate_dead_code()
     recognize_attention(gm, attention_kernel)
     counts = {
+        "convolutions and gradients of convolutions in float32": widen_convolutions(gm, by_pixels),
         "convolutions and gradients of convolutions run channels-last": train_channels_last(
             gm, tiling_kernel, by_pixels, eager_random
         ),
@@ -127,8 +129,9 @@ def run_passes(
         drop_copies(gm)
         expand_quantization(gm)
         tiled, multiplied = convolve_by_tiles(gm, tiling_kernel), multiply_pixels(gm, by_pixels)
+        widened = widen_convolutions(gm)
         products = _per_call(pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call))
-        kinds = {"by tiles of windows": tiled, "as products of pixels": multiplied}
+        kinds = {"by tiles of windows": tiled, "as products of pixels": multiplied, "in float32": widened}
         products += [f"{n} convolutions and gradients of convolutions {kind}" for kind, n in kinds.items() if n]
         return Prepared(gm, None, (*gm.meta.get(DONE_BEFORE, ()), *products, *attention))
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
@@ -143,6 +146,7 @@ def run_passes(
         gm, weight_only(gm, static_inputs), spreader, convolution_kernel, depthwise_kernel, grouped_kernel
     )
     conv_adds = fuse_conv_binaries(gm) if convolutions else 0
+    widened = widen_convolutions(gm)
     products = _per_call(pack_per_call(gm, weight_only(gm, static_inputs), micro_kernel, kernel_per_call, once))
     linears, more = _pack_products(gm, static_inputs, why_not_pack, micro_kernel, once)
     linears += quantized
@@ -154,7 +158,8 @@ def run_passes(
         f"{folded}, {convolutions} convolutions, {linears} linears and {recurrent} recurrent layers packed,"
         f" {conv_adds + linear_adds} operations with another tensor fused"
     )
-    return Prepared(gm, recipe, (counts, *products, *joined, *attention, *_texts([*refused, *more, *others])))
+    wide = [f"{widened} convolutions in float32"] * (widened > 0)
+    return Prepared(gm, recipe, (counts, *wide, *products, *joined, *attention, *_texts([*refused, *more, *others])))
 
 
 def _fold(gm: fx.GraphModule, static_inputs: Collection[int], micro_kernel: MicroKernelChoice) -> tuple[str, int]:

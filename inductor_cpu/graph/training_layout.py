@@ -34,8 +34,8 @@ from inductor_cpu.graph.strided_pixels import close_gaps
 
 #: A convolution or its gradient -> the arguments that lie like its images.
 _IMAGES: dict[Any, tuple[int, ...]] = {CONVOLUTION: (0,), GRADIENT: (0, 1)}
-#: What oneDNN computes (bf16 with AVX-512).
-_DTYPES = (torch.float32, torch.bfloat16)
+#: What oneDNN computes, where the CPU has it: others are float32 by then (`widened.py`), or products of pixels.
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 #: The share of all multiplications that those by tiles must have: batch norms lose some of what they gain. A channel of
 #: all images lies in the cache where it is by itself, and its mean is found and used in one pass; here it takes two.
 _LEAST_FASTER = 0.25

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import inductor_cpu
+from tests.cases import in_turns
 from tests.e2e.support import Layers, compile_counted, step
 
 AVX2 = {"cpp.max_isa": "avx2"}
@@ -35,8 +36,9 @@ def plans(folder: Path) -> str:
     return "".join(path.read_text() for path in folder.glob("*/*codegen.txt"))
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "dynamic"), in_turns([torch.float32, torch.bfloat16, torch.float16], [False, True]), ids=str
+)
 def test_a_step_is_as_near_to_the_exact_one_as_eager_s(dtype: torch.dtype, dynamic: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     layers = [nn.Conv2d(c, k, 1, stride=stride, bias=n % 2 == 0) for n, (c, k, _, stride) in enumerate(CASES.values())]
