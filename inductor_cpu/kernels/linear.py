@@ -126,7 +126,11 @@ _PER_CALL: Mapping[str, str] = {name: feature for name, feature in _CONVOLUTIONS
 #: static: 1.1 to 5 times as fast with MKL on a Zen 3, from 1 to 3136 pixels an image. Not measured elsewhere.
 _PIXELS_PER_CALL = ("fma_f32_avx2",)
 
-#: From so many rows on packing pays; fewer ones of f16 are multiplied by loops.
+#: The micro kernels of types that ATen multiplies number by number, or nearly so: of bf16 with AVX2 loops take 0.05 to
+#: 0.7 of its time (Zen 3). With AVX-512 oneDNN multiplies bf16 on any CPU.
+_LOOPS_OF_FEW_ROWS = ("fma_f16", "fma_f16_avx2", "fma_bf16_avx2")
+
+#: From so many rows on packing pays; fewer ones of such types are multiplied by loops.
 _LEAST_ROWS_PER_CALL = 4
 _MOST_ROWS_BY_LOOPS = 3
 
@@ -291,9 +295,9 @@ def _has_few_rows(product: PerCall) -> bool:
 
 def loops_pay(name: str, product: PerCall, features: Collection[str]) -> bool:
     """Whether loops beat the BLAS, and a micro kernel that packs at each call. features: of the CPU."""
-    dot = product.batch == 1 and product.shape.rows == 1 and product.transposed  # that ATen has vectors for
-    imitated = _imitates(name, features) and product.shape.dtype == torch.float16
-    return imitated and _has_few_rows(product) and not dot
+    dot = product.batch == 1 and product.shape.rows == 1 and product.transposed
+    by_vectors = dot and product.shape.dtype == torch.float16  # of ATen's
+    return name in _LOOPS_OF_FEW_ROWS and _imitates(name, features) and _has_few_rows(product) and not by_vectors
 
 
 def is_small(product: PerCall) -> bool:

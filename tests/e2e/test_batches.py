@@ -27,6 +27,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pack at each call, also where a library is faster, and however small."""
     monkeypatch.setattr("inductor_cpu.kernels.linear.pays_per_call", lambda *_: True)
     monkeypatch.setattr("inductor_cpu.kernels.linear.is_small", lambda *_: False)
+    monkeypatch.setattr("inductor_cpu.kernels.linear._LEAST_RESULTS_BY_DEPTH", {})
 
 
 class Weighted(nn.Module):
@@ -308,21 +309,30 @@ def added(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.relu(torch.baddbmm(c, a, b, beta=0.5, alpha=-2))
 
 
-@pytest.mark.skipif("avx512_fp16" in detect().features, reason="this CPU multiplies f16")
 @pytest.mark.parametrize(
-    ("transposed", "rows"), cases([(False, 1), (True, 3)], [(True, 1), (False, 2), (True, 2), (False, 3)])
+    ("dtype", "transposed", "rows"),
+    cases(
+        [(torch.float16, False, 1), (torch.bfloat16, True, 1), (torch.float16, True, 3)],
+        [(torch.float16, True, 1), (torch.bfloat16, False, 2), (torch.float16, True, 2), (torch.bfloat16, False, 3)],
+    ),
+    ids=str,
 )
-def test_few_rows_of_f16_are_multiplied_by_loops(transposed: bool, rows: int) -> None:
+def test_few_rows_are_multiplied_by_loops_without_instructions_for_their_type(
+    dtype: torch.dtype, transposed: bool, rows: int
+) -> None:
+    if dtype == torch.float16 and "avx512_fp16" in detect().features:
+        pytest.skip("this CPU multiplies f16")
+    options = {"cpp.max_isa": "avx2"} if dtype == torch.bfloat16 else {}
     torch.manual_seed(0)
-    a, b = torch.randn(3, rows, 1000).half(), torch.randn(3, 1000, 70).half()
+    a, b = torch.randn(3, rows, 1000).to(dtype), torch.randn(3, 1000, 70).to(dtype)
     b = b.mT.contiguous().mT if transposed else b
-    c, bias = torch.randn(3, 1, 70).half(), torch.randn(70).half()
+    c, bias = torch.randn(3, 1, 70).to(dtype), torch.randn(70).to(dtype)
     cases = [(torch.bmm, (a, b)), (added, (c, a, b)), (torch.mm, (a[0], b[0])), (torch.addmm, (bias, a[0], b[0]))]
     for function, operands in cases:
-        compiled, reports = compile_counted(function, dynamic=False)
+        compiled, reports = compile_counted(function, dynamic=False, options=options)
         check(function, compiled, *operands)
-        # ATen has vectors for one row by a matrix that lies transposed.
-        library = rows == 1 and transposed and function in (torch.mm, torch.addmm)
+        # ATen has vectors for one row of f16 by a matrix that lies transposed.
+        library = dtype == torch.float16 and rows == 1 and transposed and function in (torch.mm, torch.addmm)
         (counts,) = [(len(report.kernels), len(report.externs)) for report in reports]
         # Two kernels where sums are divided among threads, which have little else to share with eight lanes.
         assert counts in ([(0, 1)] if library else [(1, 0), (2, 0)])

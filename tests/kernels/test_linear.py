@@ -157,11 +157,16 @@ def test_max_autotune_measures_packing_at_each_call_once(dtype: torch.dtype, mon
         ("fma_f16", None, 1, False, (), False),
         ("fma_f16", 1, 1, False, ("avx512_fp16",), False),
         ("fma_f16_avx2", 2, 1, False, (), True),
+        ("fma_f16_avx2", 1, 1, True, (), False),
         ("fma_bf16", 1, 1, False, (), False),
+        ("fma_bf16_avx2", 3, 1, False, (), True),
+        ("fma_bf16_avx2", 1, 1, True, (), True),
+        ("fma_bf16_avx2", 4, 1, False, (), False),
+        ("fma_bf16_avx2", 3, 1, False, ("avx_ne_convert",), False),
         ("fma_f32", 1, 1, False, (), False),
     ],
 )
-def test_loops_multiply_few_rows_of_f16_without_its_instructions(
+def test_loops_multiply_few_rows_of_a_type_without_instructions(
     name: str, rows: int | None, batch: int, transposed: bool, features: tuple[str, ...], pay: bool
 ) -> None:
     micro = MICRO_KERNELS[name]
