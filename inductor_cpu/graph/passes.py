@@ -84,7 +84,6 @@ def run_joint_passes(
     gm.graph.eliminate_dead_code()
     recognize_attention(gm, attention_kernel)
     counts = {
-        "convolutions and gradients of convolutions in float32": widen_convolutions(gm, by_pixels),
         "convolutions and gradients of convolutions run channels-last": train_channels_last(
             gm, tiling_kernel, by_pixels, eager_random
         ),
@@ -128,8 +127,8 @@ def run_passes(
     if not prepack or not static_inputs:
         drop_copies(gm)
         expand_quantization(gm)
-        tiled, multiplied = convolve_by_tiles(gm, tiling_kernel), multiply_pixels(gm, by_pixels)
-        widened = widen_convolutions(gm)
+        multiplied, widened = multiply_pixels(gm, by_pixels), widen_convolutions(gm)
+        tiled = convolve_by_tiles(gm, tiling_kernel)
         products = _per_call(pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call))
         kinds = {"by tiles of windows": tiled, "as products of pixels": multiplied, "in float32": widened}
         products += [f"{n} convolutions and gradients of convolutions {kind}" for kind, n in kinds.items() if n]

@@ -18,6 +18,7 @@ from torch import fx
 from inductor_cpu.graph.convolution_calls import CONVOLUTION, read_convolution, replace_gradients, replace_value
 from inductor_cpu.graph.edit import add, args_of, aten, fake, to_channels_last
 from inductor_cpu.graph.products import pair
+from inductor_cpu.graph.widened import computed_dtype
 from inductor_cpu.ir.operators import PACKED_CONVOLUTION
 from inductor_cpu.ir.windows import are_neighbours
 from inductor_cpu.ir.winograd import PACKED_TILES, WEIGHT_GRADIENT
@@ -30,7 +31,7 @@ TilingChoice = Callable[[int | None, int, int, torch.dtype], str | None]
 @dataclass(frozen=True)
 class _Convolution:
     """A convolution, or that of a gradient, over two dimensions, of 3 x 3 neighbours, of one group. windows: None when
-    unknown."""
+    unknown. dtype: in which it is computed."""
 
     x: fx.Node
     weight: fx.Node
@@ -55,7 +56,8 @@ class _Convolution:
 
 
 def convolve_by_tiles(gm: fx.GraphModule, choice: TilingChoice) -> int:
-    """Replace convolutions, and what gradients can be had so; returns of how many calls."""
+    """Replace convolutions, and what gradients can be had so; returns of how many calls. Convolutions are in the dtype
+    in which they are computed (`widened.py`)."""
     count = 0
     for node in list(gm.graph.nodes):
         conv = _read(node)
@@ -95,7 +97,7 @@ def _read(node: fx.Node) -> _Convolution | None:
     windows = results.shape[0] * results.shape[2] * results.shape[3]
     down, across = pair(call.padding)
     known = windows if isinstance(windows, int) else None
-    return _Convolution(call.x, call.weight, (down, across), known, value.dtype)
+    return _Convolution(call.x, call.weight, (down, across), known, computed_dtype(value.dtype))
 
 
 def _convolve(graph: fx.Graph, node: fx.Node, conv: _Convolution, choice: TilingChoice) -> bool:

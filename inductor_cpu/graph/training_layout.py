@@ -34,7 +34,7 @@ from inductor_cpu.graph.strided_pixels import close_gaps
 
 #: A convolution or its gradient -> the arguments that lie like its images.
 _IMAGES: dict[Any, tuple[int, ...]] = {CONVOLUTION: (0,), GRADIENT: (0, 1)}
-#: What oneDNN computes, where the CPU has it: others are float32 by then (`widened.py`), or products of pixels.
+#: What oneDNN computes, where the CPU has it; others become products of pixels, or float32 (`widened.py`).
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 #: The share of all multiplications that those by tiles must have: batch norms lose some of what they gain. A channel of
 #: all images lies in the cache where it is by itself, and its mean is found and used in one pass; here it takes two.

@@ -4,7 +4,8 @@ long and more: they copy windows, of each image and group of channels by itself.
 convolution(x, w, b)           ->  narrow(convolution(wide(x), wide(w), wide(b)))
 convolution_backward(e, x, w)  ->  narrow(convolution_backward(wide(e), wide(x), wide(w)))
 
-Results are rounded once, as eager mode rounds its sums.
+Results are rounded once, as eager mode rounds its sums. Forward and backward graphs are widened by themselves: the
+graph of both directions would keep images in float32 from one to the other.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ from torch import fx
 from inductor_cpu.graph.convolution import unsupported_dtype
 from inductor_cpu.graph.convolution_calls import CONVOLUTION, ConvolutionCall, read_convolution, replace_value
 from inductor_cpu.graph.edit import add, args_of, aten, carry, fake
-from inductor_cpu.graph.per_call_pixels import PixelChoice, is_of_pixels
 
 _LOW_PRECISION = (torch.bfloat16, torch.float16)
 
 
-def widen_convolutions(gm: fx.GraphModule, by_pixels: PixelChoice = lambda _: False) -> int:
-    """Replace convolutions and gradients of convolutions, but for those that will be products of pixels; returns how
-    many."""
+def computed_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype in which a convolution of a dtype is computed here, unless a kernel of ours takes it as it is."""
+    lacking = dtype in _LOW_PRECISION and unsupported_dtype(dtype, "convolution") is not None
+    return torch.float32 if lacking else dtype
+
+
+def widen_convolutions(gm: fx.GraphModule) -> int:
+    """Replace convolutions and gradients of convolutions; returns how many."""
     wide, count = dict[fx.Node, fx.Node](), 0
     for node in list(gm.graph.nodes):
         call = read_convolution(node)
-        if call is None or not _is_lacking(call) or is_of_pixels(call, by_pixels):
+        if call is None or not _is_lacking(call):
             continue
         with gm.graph.inserting_before(node):
             _widen(gm.graph, node, wide)
@@ -40,8 +45,7 @@ def widen_convolutions(gm: fx.GraphModule, by_pixels: PixelChoice = lambda _: Fa
 
 def _is_lacking(call: ConvolutionCall) -> bool:
     dtype = fake(call.x).dtype
-    same = fake(call.weight).dtype == dtype
-    return same and dtype in _LOW_PRECISION and unsupported_dtype(dtype, "convolution") is not None
+    return fake(call.weight).dtype == dtype != computed_dtype(dtype)
 
 
 def _widen(graph: fx.Graph, node: fx.Node, wide: dict[fx.Node, fx.Node]) -> None:
