@@ -18,7 +18,7 @@ from torch import fx
 
 from inductor_cpu.graph.convolution import unsupported_dtype
 from inductor_cpu.graph.convolution_calls import CONVOLUTION, ConvolutionCall, read_convolution, replace_value
-from inductor_cpu.graph.edit import add, args_of, aten, carry, fake
+from inductor_cpu.graph.edit import add, args_of, aten, fake
 
 _LOW_PRECISION = (torch.bfloat16, torch.float16)
 
@@ -51,9 +51,8 @@ def _is_lacking(call: ConvolutionCall) -> bool:
 def _widen(graph: fx.Graph, node: fx.Node, wide: dict[fx.Node, fx.Node]) -> None:
     """wide: the casts there are."""
     target: Any = node.target
-    tensors = [_cast(graph, node, tensor, wide) for tensor in args_of(node)[:3]]  # the bias may be None
+    tensors = [_cast(graph, tensor, wide) for tensor in args_of(node)[:3]]  # the bias may be None
     made = add(graph, target, *tensors, *args_of(node)[3:])
-    carry(node, made)
     if node.target is CONVOLUTION:
         _put(graph, node, made)
         return
@@ -62,15 +61,12 @@ def _widen(graph: fx.Graph, node: fx.Node, wide: dict[fx.Node, fx.Node]) -> None
         _put(graph, user, add(graph, operator.getitem, made, part, value=fake(made)[part]))
 
 
-def _cast(graph: fx.Graph, user: fx.Node, tensor: Any, wide: dict[fx.Node, fx.Node]) -> Any:
+def _cast(graph: fx.Graph, tensor: Any, wide: dict[fx.Node, fx.Node]) -> Any:
     if isinstance(tensor, fx.Node) and tensor not in wide:
         wide[tensor] = add(graph, aten._to_copy.default, tensor, dtype=torch.float32)
-        carry(user, wide[tensor])
     return wide.get(tensor)
 
 
 def _put(graph: fx.Graph, node: fx.Node, made: fx.Node) -> None:
     """Round a result, in the place of another one."""
-    narrow = add(graph, aten._to_copy.default, made, dtype=fake(node).dtype)
-    carry(node, made, narrow)
-    replace_value(graph, node, narrow)
+    replace_value(graph, node, add(graph, aten._to_copy.default, made, dtype=fake(node).dtype))

@@ -126,9 +126,9 @@ _PER_CALL: Mapping[str, str] = {name: feature for name, feature in _CONVOLUTIONS
 #: static: 1.1 to 5 times as fast with MKL on a Zen 3, from 1 to 3136 pixels an image. Not measured elsewhere.
 _PIXELS_PER_CALL = ("fma_f32_avx2",)
 
-#: The micro kernels of types that ATen multiplies number by number, or nearly so: of bf16 with AVX2 loops take 0.05 to
-#: 0.7 of its time (Zen 3). With AVX-512 oneDNN multiplies bf16 on any CPU.
-_LOOPS_OF_FEW_ROWS = ("fma_f16", "fma_f16_avx2", "fma_bf16_avx2")
+#: The micro kernels of types that ATen multiplies number by number, or nearly so: where micro kernels do not pay, loops
+#: take 0.05 to 0.9 of its time (bf16 and f16 on a Zen 3). With AVX-512 oneDNN multiplies bf16 on any CPU.
+_SLOW_IN_ATEN = ("fma_f16", "fma_f16_avx2", "fma_bf16_avx2")
 
 #: From so many rows on packing pays; fewer ones of such types are multiplied by loops.
 _LEAST_ROWS_PER_CALL = 4
@@ -252,6 +252,8 @@ def choose_per_call(
     own = choose_own(product.shape, micro_kernels, blocking)
     if own is not None and loops_pay(own.implementation, product, features):
         return Decision(BY_LOOPS, "few rows of a type without instructions, which loops convert as they read")
+    if own is None and _is_slow(product.shape.dtype, micro_kernels, blocking, features):
+        return Decision(BY_LOOPS, "too narrow for a micro kernel, of a type without instructions")
     pays = own is not None and pays_per_call(own.implementation, product.shape, blocking, features)
     if own is not None and pays and not _turning_costs(own.implementation, product):
         return own
@@ -283,6 +285,12 @@ def _turning_costs(name: str, product: PerCall) -> bool:
     return product.by_depth and product.batch == 1 and small
 
 
+def _is_slow(dtype: torch.dtype, micro_kernels: Collection[str], blocking: Blocking, features: Collection[str]) -> bool:
+    """Whether ATen's products of a dtype are slower than loops."""
+    names = own_kernels(Shape(None, None, None, dtype, dtype), micro_kernels, blocking)[:1]
+    return any(name in _SLOW_IN_ATEN and _imitates(name, features) for name in names)
+
+
 def may_be_loops(product: PerCall) -> bool:
     """Whether so few rows take part that loops may be the fastest, which convert the second operand once for each, or
     so little is multiplied."""
@@ -297,7 +305,7 @@ def loops_pay(name: str, product: PerCall, features: Collection[str]) -> bool:
     """Whether loops beat the BLAS, and a micro kernel that packs at each call. features: of the CPU."""
     dot = product.batch == 1 and product.shape.rows == 1 and product.transposed
     by_vectors = dot and product.shape.dtype == torch.float16  # of ATen's
-    return name in _LOOPS_OF_FEW_ROWS and _imitates(name, features) and _has_few_rows(product) and not by_vectors
+    return name in _SLOW_IN_ATEN and _imitates(name, features) and _has_few_rows(product) and not by_vectors
 
 
 def is_small(product: PerCall) -> bool:

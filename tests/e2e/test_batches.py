@@ -338,6 +338,21 @@ def test_few_rows_are_multiplied_by_loops_without_instructions_for_their_type(
         assert counts in ([(0, 1)] if library else [(1, 0), (2, 0)])
 
 
+@pytest.mark.parametrize(
+    ("dtype", "size"), in_turns([torch.bfloat16, torch.float16], [(300, 9, 200), (200, 300, 9)]), ids=str
+)
+def test_narrow_products_are_multiplied_by_loops_without_instructions_for_their_type(
+    dtype: torch.dtype, size: tuple[int, int, int]
+) -> None:
+    torch.manual_seed(0)
+    rows, depth, columns = size
+    a, b, bias = torch.randn(depth, rows).to(dtype).mT, torch.randn(depth, columns).to(dtype), torch.randn(columns)
+    for function, operands in [(torch.mm, (a, b)), (torch.addmm, (bias.to(dtype), a, b))]:
+        compiled, reports = compile_counted(function, dynamic=False, options={"cpp.max_isa": "avx2"})
+        check(function, compiled, *operands)
+        assert [len(report.externs) for report in reports] == [0]
+
+
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("kind", ["integers", "doubles", "empty"])
 def test_other_products_are_the_library_s(kind: str) -> None:

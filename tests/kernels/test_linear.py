@@ -326,6 +326,25 @@ def test_a_small_gradient_of_weights_is_the_blas_s(columns: int, by_depth: bool,
     assert chosen.implementation == name
 
 
+@pytest.mark.parametrize(
+    ("micro_kernel", "inner", "columns", "features", "chosen"),
+    [
+        ("fma_bf16_avx2", 15, 512, (), BY_LOOPS),
+        ("fma_f16", 512, 15, (), BY_LOOPS),
+        ("fma_f16", 512, 15, ("avx512_fp16",), "blas"),
+        ("fma_bf16", 15, 512, (), "blas"),
+        ("fma_f32_avx2", 15, 512, (), "blas"),
+        ("fma_bf16_avx2", 16, 512, (), "fma_bf16_avx2"),
+    ],
+)
+def test_narrow_products_of_a_type_without_instructions_are_loops(
+    micro_kernel: str, inner: int, columns: int, features: tuple[str, ...], chosen: str
+) -> None:
+    row = MICRO_KERNELS[micro_kernel]
+    product = PerCall(Shape(1000, inner, columns, row.dtype, row.dtype), 1, False)
+    assert choose_per_call(product, {micro_kernel}, Blocking(1 << 19), features).implementation == chosen
+
+
 @pytest.mark.parametrize("name", ["fma_f32", "fma_f32_avx2", "dot_bf16"])
 def test_a_matrix_is_never_packed_for_one_row(name: str) -> None:
     """To pack it takes three times as long as to multiply it."""
