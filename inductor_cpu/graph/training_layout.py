@@ -1,9 +1,10 @@
-"""Training steps with depthwise convolutions, or with convolutions by tiles (`per_call_convolution.py`), run
-channels-last: a pass over the graph of both directions, before AOTAutograd splits it.
+"""Training steps with depthwise convolutions, or with convolutions by tiles (`per_call_convolution.py`) or as products
+of pixels (`per_call_pixels.py`), run channels-last: a pass over the graph of both directions, before AOTAutograd splits
+it.
 
 Eager mode, too, takes half the time for a step of mobilenetv3 in float32 there, and loops over channels (batch norms,
-pooling) have their lanes side by side. Tiles read and write pixels with their channels side by side, and would have to
-copy them. Without either a ResNet-18 in float32 lost a tenth: weights and their gradients are copied from layout to
+pooling) have their lanes side by side. Tiles and products read and write pixels with their channels side by side, and
+would have to copy them. Without any of them a ResNet-18 in float32 lost a tenth: weights and their gradients are copied from layout to
 layout, and those of images that have fewer pixels than weights stay as they are. Results of the graph have eager's
 strides.
 """
@@ -36,8 +37,8 @@ from inductor_cpu.graph.strided_pixels import close_gaps
 _IMAGES: dict[Any, tuple[int, ...]] = {CONVOLUTION: (0,), GRADIENT: (0, 1)}
 #: What oneDNN computes, where the CPU has it; others become products of pixels, or float32 (`widened.py`).
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-#: The share of all multiplications that those by tiles must have: batch norms lose some of what they gain. A channel of
-#: all images lies in the cache where it is by itself, and its mean is found and used in one pass; here it takes two.
+#: The share of all multiplications that tiles and products must have: batch norms lose some of what they gain. A channel
+#: of all images lies in the cache where it is by itself, and its mean is found and used in one pass; here it takes two.
 _LEAST_FASTER = 0.25
 
 
