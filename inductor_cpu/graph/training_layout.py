@@ -4,9 +4,9 @@ it.
 
 Eager mode, too, takes half the time for a step of mobilenetv3 in float32 there, and loops over channels (batch norms,
 pooling) have their lanes side by side. Tiles and products read and write pixels with their channels side by side, and
-would have to copy them. Without any of them a ResNet-18 in float32 lost a tenth: weights and their gradients are copied from layout to
-layout, and those of images that have fewer pixels than weights stay as they are. Results of the graph have eager's
-strides.
+would have to copy them. Without any of them a ResNet-18 in float32 lost a tenth: weights and their gradients are copied
+from layout to layout, and those of images that have fewer pixels than weights stay as they are. Results of the graph
+have eager's strides.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from inductor_cpu.graph.strided_pixels import close_gaps
 _IMAGES: dict[Any, tuple[int, ...]] = {CONVOLUTION: (0,), GRADIENT: (0, 1)}
 #: What oneDNN computes, where the CPU has it; others become products of pixels, or float32 (`widened.py`).
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-#: The share of all multiplications that tiles and products must have: batch norms lose some of what they gain. A channel
-#: of all images lies in the cache where it is by itself, and its mean is found and used in one pass; here it takes two.
+#: The share of all multiplications that tiles and products must have: batch norms lose some of what they gain. A
+#: channel of all images lies in the cache where it is by itself, and its mean is found and used in one pass; here it
+#: takes two.
 _LEAST_FASTER = 0.25
 
 
