@@ -1,4 +1,5 @@
-"""Convolutions alone, channels-last: layers of a ResNet-50, and dilated ones of segmentation networks."""
+"""Convolutions alone, channels-last: layers of a ResNet-50, dilated ones of segmentation networks, and transposed ones of
+U-Nets, generators and decoders."""
 
 from __future__ import annotations
 
@@ -47,6 +48,31 @@ class Layer:
     def work(self) -> float:
         """Operations for one image."""
         return 2.0 * self.channels * self.columns * self.window**2 * (self.size // self.stride) ** 2
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """The same with transposed windows, which make the image `stride` times as large."""
+
+    channels: int
+    columns: int
+    window: int
+    size: int
+    stride: int
+
+    def __str__(self) -> str:
+        return f"{self.channels}-{self.columns} {self.window}x{self.window} of {self.size} stride {self.stride}"
+
+    def build(self) -> nn.ConvTranspose2d:
+        """The module, in float32."""
+        padding = (self.window - self.stride + 1) // 2
+        more = 2 * padding + self.stride - self.window
+        return nn.ConvTranspose2d(self.channels, self.columns, self.window, self.stride, padding, more, bias=False)
+
+    @property
+    def work(self) -> float:
+        """Operations for one image."""
+        return 2.0 * self.channels * self.columns * self.window**2 * self.size**2
 
 
 class Quantized(nn.Module):
@@ -99,16 +125,28 @@ LAYERS = (
 )
 
 
-@pytest.mark.parametrize("layer", LAYERS, ids=str)
+TRANSPOSED = (
+    Transposed(128, 64, 2, 64, stride=2),
+    Transposed(512, 256, 2, 16, stride=2),
+    Transposed(512, 256, 4, 8, stride=2),
+    Transposed(256, 128, 4, 32, stride=2),
+    Transposed(192, 192, 5, 16, stride=2),
+    Transposed(21, 21, 64, 16, stride=32),
+    Transposed(128, 64, 3, 56, stride=2),
+)
+
+
+@pytest.mark.parametrize("layer", [*LAYERS, *TRANSPOSED], ids=str)
 @pytest.mark.parametrize("kind", DTYPES)
 @torch.no_grad()
-def test_convolution(benchmark: Any, rows: list[Row], threads: int, kind: str, layer: Layer) -> None:
+def test_convolution(benchmark: Any, rows: list[Row], threads: int, kind: str, layer: Layer | Transposed) -> None:
     """One image, against eager mode, which calls oneDNN or, where that lacks a type, loops of ATen."""
     limit = its_peak(PEAKS[kind], threads)
     module = layer.build().to(dtype=DTYPES[kind]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = torch.randn(1, layer.channels, layer.size, layer.size).to(DTYPES[kind], memory_format=torch.channels_last)
     calls = {"icpu": ours(module, x), "eager": lambda: module(x)}
-    rows.append(compete(benchmark, Row(f"convolution {kind}", str(layer), threads, layer.work, limit), calls))
+    name = f"convolution {kind}" if isinstance(layer, Layer) else f"transposed convolution {kind}"
+    rows.append(compete(benchmark, Row(name, str(layer), threads, layer.work, limit), calls))
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=str)

@@ -73,7 +73,7 @@ def unsupported_dtype(dtype: torch.dtype, what: str) -> str | None:
 
 def refusal(conv: fx.Node, weights: frozenset[fx.Node]) -> str | None:
     """Why a convolution stays with ATen, whoever else could compute it; None when that is open."""
-    x, weight, bias, transposed = (args_of(conv)[k] for k in (0, 1, 2, 6))
+    x, weight, bias = args_of(conv)[:3]
     value, kernel = fake(x), fake(weight)
     if weight not in weights or (bias is not None and bias not in weights):
         return "its weight is not static"
@@ -85,9 +85,32 @@ def refusal(conv: fx.Node, weights: frozenset[fx.Node]) -> str | None:
         return "its weight has a symbolic or empty size"
     if any(isinstance(s, int) and s == 0 for s in (*value.shape, *fake(conv).shape)):
         return "its input or result is empty"
-    if transposed and value.dim() == 3:
-        return "oneDNN has no transposed convolution over one dimension"
     return growth_reason(weight)
+
+
+def convolve_over_two_dimensions(gm: fx.GraphModule, weights: frozenset[fx.Node]) -> int:
+    """Make convolutions over one dimension, which may be packed, some over two, the first of size 1: oneDNN has no
+    transposed ones over one, and kernels of ours take images. Returns how many."""
+    count = 0
+    for node in list(gm.graph.nodes):
+        one = is_call(node, (aten.convolution.default,)) and fake(args_of(node)[0]).dim() == 3
+        if one and refusal(node, weights) is None:
+            _add_dimension(gm.graph, node)
+            count += 1
+    gm.graph.eliminate_dead_code()
+    return count
+
+
+def _add_dimension(graph: fx.Graph, conv: fx.Node) -> None:
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args_of(conv)
+    with graph.inserting_before(conv):
+        x4, w4 = add(graph, aten.unsqueeze.default, x, 2), add(graph, aten.unsqueeze.default, weight, 2)
+        two = add(
+            graph, aten.convolution.default, x4, w4, bias, [1, *stride], [0, *padding], [1, *dilation], transposed,
+            [0, *output_padding], groups,
+        )  # fmt: skip
+        out = add(graph, aten.squeeze.dim, two, 2)
+    conv.replace_all_uses_with(out)
 
 
 def pack_convolutions(
@@ -227,8 +250,6 @@ def share_inside(conv: fx.Node) -> float:
 
 
 def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
-    if fake(args_of(conv)[0]).dim() == 3:
-        conv = _over_two_dimensions(graph, conv)
     x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args_of(conv)
     tail = find_tail(conv)
     post = (tail.post.name, list(tail.post.scalars), tail.post.algorithm)
@@ -257,20 +278,6 @@ def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
     spreader.changed(new, before)
     for node in replace_tail(graph, tail, new):
         spreader.visit(node)
-
-
-def _over_two_dimensions(graph: fx.Graph, conv: fx.Node) -> fx.Node:
-    """A convolution over one dimension as one over two, the first of size 1."""
-    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = args_of(conv)
-    with graph.inserting_before(conv):
-        x4, w4 = add(graph, aten.unsqueeze.default, x, 2), add(graph, aten.unsqueeze.default, weight, 2)
-        two = add(
-            graph, aten.convolution.default, x4, w4, bias, [1, *stride], [0, *padding], [1, *dilation], transposed,
-            [0, *output_padding], groups,
-        )  # fmt: skip
-        out = add(graph, aten.squeeze.dim, two, 2)
-    conv.replace_all_uses_with(out)
-    return two
 
 
 # -- operations with another tensor ----------------------------------------------------------------------------------

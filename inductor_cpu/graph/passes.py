@@ -14,7 +14,12 @@ from inductor_cpu.graph.attention import AttentionChoice, use_attention_kernels
 from inductor_cpu.graph.batch_norm import fold_batch_norms
 from inductor_cpu.graph.clean import drop_copies, share_views
 from inductor_cpu.graph.complex_products import multiply_pairs
-from inductor_cpu.graph.convolution import Refusal, fuse_conv_binaries, pack_convolutions
+from inductor_cpu.graph.convolution import (
+    Refusal,
+    convolve_over_two_dimensions,
+    fuse_conv_binaries,
+    pack_convolutions,
+)
 from inductor_cpu.graph.decomposed import expand_quantization, multiply_as_integers
 from inductor_cpu.graph.decomposed_convolution import convolve_as_integers
 from inductor_cpu.graph.edit import StrideSpreader
@@ -34,6 +39,7 @@ from inductor_cpu.graph.shared import find_shared_results, keep_shared_results
 from inductor_cpu.graph.spelled import recognize_activations
 from inductor_cpu.graph.spelled_attention import recognize_attention
 from inductor_cpu.graph.training_layout import train_channels_last
+from inductor_cpu.graph.transposed_convolution import convolve_by_phases
 from inductor_cpu.graph.weights import Recipe, hoist_weights, split_weights, weight_only
 from inductor_cpu.graph.widened import widen_convolutions
 from inductor_cpu.graph.wrapped import complete_replays, unwrap_effects
@@ -138,8 +144,10 @@ def run_passes(
     drop_copies(gm)
     folded, quantized = _fold(gm, static_inputs, micro_kernel)
     slices, joined = join_linears(gm, weight_only(gm, static_inputs))
+    phased = convolve_by_phases(gm, weight_only(gm, static_inputs), tiling_kernel)
+    convolve_over_two_dimensions(gm, weight_only(gm, static_inputs))
     spreader = StrideSpreader(gm.graph, eager_random)
-    for part, before in slices:
+    for part, before in [*slices, *phased]:
         spreader.changed(part, before)
     convolutions, refused = pack_convolutions(
         gm, weight_only(gm, static_inputs), spreader, convolution_kernel, depthwise_kernel, grouped_kernel
@@ -157,8 +165,9 @@ def run_passes(
         f"{folded}, {convolutions} convolutions, {linears} linears and {recurrent} recurrent layers packed,"
         f" {conv_adds + linear_adds} operations with another tensor fused"
     )
-    wide = [f"{widened} convolutions in float32"] * (widened > 0)
-    return Prepared(gm, recipe, (counts, *wide, *products, *joined, *attention, *_texts([*refused, *more, *others])))
+    kinds = {"transposed convolutions as convolutions": len(phased), "convolutions in float32": widened}
+    changed = [f"{count} {kind}" for kind, count in kinds.items() if count]
+    return Prepared(gm, recipe, (counts, *changed, *products, *joined, *attention, *_texts([*refused, *more, *others])))
 
 
 def _fold(gm: fx.GraphModule, static_inputs: Collection[int], micro_kernel: MicroKernelChoice) -> tuple[str, int]:
