@@ -1,5 +1,5 @@
-"""Convolutions alone, channels-last: layers of a ResNet-50, dilated ones of segmentation networks, and transposed ones of
-U-Nets, generators and decoders."""
+"""Convolutions alone, channels-last: layers of a ResNet-50, dilated ones of segmentation networks, and transposed ones
+of U-Nets, generators and decoders."""
 
 from __future__ import annotations
 

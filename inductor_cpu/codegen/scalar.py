@@ -116,7 +116,7 @@ SCALAR: dict[str, Row] = {
 }
 
 #: Ops that need a header besides the prelude.
-HEADERS: dict[str, str] = dict.fromkeys(("erfinv", "digamma", "i0"), "special_math.h")
+HEADERS: dict[str, str] = dict.fromkeys(("digamma", "i0"), "special_math.h") | {"erfinv": "erfinv.h"}
 HEADERS |= dict.fromkeys(("gelu", "gelu_tanh"), "gelu.h")
 HEADERS |= dict.fromkeys(("gelu_slope", "low_gelu_slope"), "gelu_slope.h")
 HEADERS |= dict.fromkeys(("silu", "low_exp"), "low_math.h")

@@ -12,7 +12,7 @@ from torch import fx
 from inductor_cpu.graph.affine import fold_affine
 from inductor_cpu.graph.attention import AttentionChoice, use_attention_kernels
 from inductor_cpu.graph.batch_norm import fold_batch_norms
-from inductor_cpu.graph.clean import drop_copies, share_views
+from inductor_cpu.graph.clean import drop_copies, drop_unread_vectors, share_views
 from inductor_cpu.graph.complex_products import multiply_pairs
 from inductor_cpu.graph.convolution import (
     Refusal,
@@ -125,6 +125,7 @@ def run_passes(
         draw_in_loops(gm)
     unwrap_effects(gm)
     complete_replays(gm)
+    drop_unread_vectors(gm)
     drop_empty_layers(gm)
     widen_layers(gm)
     multiply_pairs(gm)

@@ -94,3 +94,38 @@ def test_shuffled_pixels_behind_a_convolution_have_the_strides_of_eager(layout: 
     have, want = torch.compile(model, backend="icpu")(x), model(x)
     torch.testing.assert_close(have, want)
     assert have.stride() == want.stride()
+
+
+@pytest.mark.parametrize(
+    ("function", "operator", "named"),
+    [
+        (torch.linalg.svdvals, aten._linalg_svd.default, "compute_uv"),
+        (torch.linalg.eigvalsh, aten._linalg_eigh.default, "compute_v"),
+        (lambda x: torch.linalg.eigvalsh(x, UPLO="U"), aten._linalg_eigh.default, "compute_v"),
+        (lambda x: torch.linalg.matrix_norm(x, 2), aten._linalg_svd.default, "compute_uv"),
+    ],
+    ids=["singular values", "eigenvalues", "of the upper triangle", "norm"],
+)
+def test_vectors_that_nobody_reads_are_not_computed(
+    function: Callable[[torch.Tensor], torch.Tensor], operator: Any, named: str
+) -> None:
+    compiled, passed = compile_passed(function)
+    x = torch.randn(3, 6, 6)
+    torch.testing.assert_close(compiled(x), function(x))
+    (call,) = passed.calls(operator)
+    assert call.kwargs[named] is False
+
+
+@pytest.mark.parametrize("function", [torch.linalg.svd, torch.linalg.eigh], ids=["svd", "eigh"])
+def test_vectors_that_are_results_are_computed(function: Callable[[torch.Tensor], Any]) -> None:
+    compiled, _ = compile_passed(function)
+    x = torch.randn(6, 6)
+    for actual, expected in zip(compiled(x + x.mT), function(x + x.mT), strict=True):
+        torch.testing.assert_close(actual.abs(), expected.abs())
+
+
+def test_vectors_for_gradients_are_kept() -> None:
+    x = torch.randn(5, 5, dtype=torch.float64, requires_grad=True)
+    (expected,) = torch.autograd.grad(torch.linalg.svdvals(x).sum(), x)
+    compiled = torch.compile(torch.linalg.svdvals, backend="icpu")
+    torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x)[0], expected)
