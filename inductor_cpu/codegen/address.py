@@ -83,6 +83,32 @@ class VectorIndex:
         """Whether neighbouring lanes have neighbouring elements but at a few places: borders that are folded in."""
         return any(self._atom_varies(f) and f.name in ("min", "max") for f in expr.functions)
 
+    def most_step(self, expr: Expr) -> int | None:
+        """The most by which the expression differs between neighbouring lanes; None where nothing is known."""
+        total = 0
+        for monomial, coef in expr.terms:
+            varying = [atom for atom in monomial if self._atom_varies(atom)]
+            if not varying:
+                continue
+            step = self._most_step_of(varying[0]) if len(monomial) == 1 else None
+            if step is None:
+                return None
+            total += abs(coef) * step
+        return total
+
+    def _most_step_of(self, atom: Atom) -> int | None:
+        if isinstance(atom, Sym):
+            return 1 if atom == self.vector_loop else None
+        if atom.name not in ("min", "max"):
+            return None
+        steps = [self.most_step(arg) for arg in atom.args]
+        known = [step for step in steps if step is not None]
+        return max(known) if len(known) == len(steps) else None
+
+    def lane_text(self, expr: Expr) -> str:
+        """The expression as an int64_t, of the lane whose number is `lane`."""
+        return scalar_text(expr, self._lane_symbol)
+
     def _division(self, atom: Func) -> tuple[Expr, int, Expr] | None:
         """(dividend, its step from lane to lane, divisor) where a quotient or remainder has a vector form."""
         if atom.name not in ("floordiv", "mod"):
@@ -105,7 +131,7 @@ class VectorIndex:
         if not self.varies(expr):
             return f"lanes.vec({self.kind}({scalar_text(expr, self.name)}))"
         if self.by_lane(expr):
-            body = scalar_text(expr, self._lane_symbol)
+            body = self.lane_text(expr)
             names = [self.vector_name(s) for s in self.varying_values(expr)]
             captures = ", ".join(["&", *(f"{name}_lanes = icpu::spill({name})" for name in names)])
             return f"icpu::per_lane<{self.kind}>(lanes, [{captures}](const int lane) {{ return {body}; }})"

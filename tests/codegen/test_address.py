@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from inductor_cpu.codegen.address import VectorIndex
-from inductor_cpu.ir.index import Expr, Sym, as_expr, loop_var, of, size_symbol, value_symbol
+from inductor_cpu.ir.index import Expr, Sym, as_expr, loop_var, maximum, minimum, of, size_symbol, value_symbol
 
-from .build import F32, Build
+from .build import BF16, F32, F64, Build
 from .harness import VECTORS, Library
 
 I, J = loop_var("i", as_expr(64)), loop_var("j", as_expr(224))
@@ -49,3 +49,41 @@ def test_pixels_that_are_shuffled_are_gathered_from_where_they_are(isa: str) -> 
     x, y = torch.randn(2 * 7168), torch.empty(64, 224)
     Library(isa, [kernel]).run(kernel, x, y)
     assert torch.equal(y, x.view(2, 64, 112).permute(1, 2, 0).reshape(64, 224))
+
+
+@pytest.mark.parametrize(
+    ("expr", "step"),
+    [
+        (of(I) * 224 + maximum(of(J) - 3, 0), 1),
+        (minimum(maximum(of(J) - 3, 3 - of(J)), 9) - 7, 1),
+        (maximum(of(J) * 2, of(I)) + of(J), 3),
+        (of(I) * 7, 0),
+        (maximum(of(J) // 2, 1), None),
+        (maximum(of(J) * of(I), 1), None),
+        (maximum(of(DATA), of(J)), None),
+    ],
+    ids=["clamped", "reflected", "a sum", "the same", "quotient", "a step of a symbol", "data"],
+)
+def test_most_step_between_lanes_bounds_what_bends(expr: Expr, step: int | None) -> None:
+    assert index_of().most_step(expr) == step
+
+
+@pytest.mark.parametrize("columns", [5, 16, 37])
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, torch.uint8], ids=str)
+@pytest.mark.parametrize("isa", VECTORS)
+def test_bent_rows_are_read_where_they_are(isa: str, dtype: torch.dtype, columns: int) -> None:
+    j = loop_var("j", as_expr(columns + 6))
+    reflected = maximum(of(j) - 3, 3 - of(j))
+    reflected = minimum(reflected, 2 * (columns - 1) - reflected)
+    clamped = minimum(maximum(of(j) - 3, 0), columns - 1)
+    b = Build()
+    for name, place in {"Y": clamped, "Z": reflected}.items():
+        b.store(name, of(I) * (columns + 6) + of(j), b.load("X", of(I) * columns + place, dtype, "gather"))
+    kernel = b.kernel(isa, (I, j), vector=j)
+    x = (torch.randn(64, columns) * 50).abs().to(dtype)
+    y, z = torch.empty(2, 64, columns + 6).to(dtype)
+    library = Library(isa, [kernel])
+    library.run(kernel, x, y, z)
+    wide = x.to(torch.float64)[None]
+    assert torch.equal(y.double(), torch.nn.functional.pad(wide, (3, 3), "replicate")[0])
+    assert torch.equal(z.double(), torch.nn.functional.pad(wide, (3, 3), "reflect")[0])

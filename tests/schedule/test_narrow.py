@@ -83,7 +83,8 @@ def compared(expr: Expr, loop: Sym = J, sizes: tuple[Sym, ...] = ()) -> Kernel:
         (2**31 + 1, lambda i: i % 7, False),
         (2**31, lambda i: i % 7 - i // 7, True),
         (2**31, lambda i: minimum(i, 40 - i), False),  # no lower bound is found for it
-        (2**31, lambda i: maximum(i - 40, 0), False),  # nor an upper one
+        (2**31, lambda i: maximum(i - 40, 0), True),
+        (2**31 + 41, lambda i: maximum(i - 40, 0), False),
         (2**40, lambda i: minimum(i, 9), False),
     ],
 )

@@ -76,7 +76,9 @@ def _upper_expr(atom: Atom) -> Expr | None:
         return top.constant(limit // den) if limit is not None and den and den > 0 else None
     if atom.name == "min":
         return atom.args[0] if atom.args[0].as_int is not None else atom.args[1]
-    return None
+    limits = [upper_bound(arg) for arg in atom.args]
+    known = [limit for limit in limits if limit is not None]
+    return atom.args[0].constant(max(known)) if len(known) == len(limits) else None
 
 
 def upper_bound(expr: Expr) -> int | None:
