@@ -26,6 +26,7 @@ from torch._guards import CompileContext, TracingContext
 
 from inductor_cpu.config import Config, from_options, snapshot
 from inductor_cpu.errors import InternalError, UserError
+from inductor_cpu.graph.circular import join_circular_padding
 from inductor_cpu.graph.decompositions import decompositions
 from inductor_cpu.graph.dropped_attention import drop_in_attention
 from inductor_cpu.graph.fake_strides import strides_of_eager
@@ -118,6 +119,7 @@ def compile_dynamo_graph(
     if _has_gradients(example_inputs) and not config.debug_interpret:
         warm_up_training(config)
     drop_in_attention(gm, functools.partial(attention_kernel, config))
+    join_circular_padding(gm)
     if config.cpp.weight_prepack:
         drop_zero_points(gm, example_inputs)
     try:
