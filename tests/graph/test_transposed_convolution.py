@@ -11,6 +11,7 @@ from torch import nn
 
 from inductor_cpu.graph.transposed_convolution import Phases, phases_of
 from inductor_cpu.ir.operators import SCALE_SHIFT
+from tests.cases import cases, in_turns
 from tests.graph.harness import CONV, CONV_TRANSPOSE, aten, check, compile_passed, randomize
 
 #: (kernel, stride, padding, dilation, output padding) of one dimension
@@ -73,8 +74,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(("name", "dynamic"), in_turns(LAYERS, [False, True]))
 def test_transposed_convolution_is_one_convolution(name: str, dynamic: bool) -> None:
     make, shape = LAYERS[name]
     passed = check(nn.Sequential(make(), nn.ReLU()), torch.randn(shape), dynamic=dynamic)
@@ -83,7 +83,7 @@ def test_transposed_convolution_is_one_convolution(name: str, dynamic: bool) -> 
     assert "1 transposed convolutions as convolutions" in passed.notes
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", cases(list(LAYERS)[:3], list(LAYERS)[3:]))
 @torch.no_grad()
 def test_result_lies_as_in_eager_mode(name: str) -> None:
     make, shape = LAYERS[name]
