@@ -7,8 +7,9 @@ one convolution, whose results are interleaved (a pixel shuffle):
 convolution(x, w, b, stride=s, transposed=True)  ->  interleaved(convolution(x, phases(w), repeated(b)), s)[..., cut]
 
 Weights that are missing, where s does not divide the size of the kernel, would be zeros to multiply by; that pays where
-windows of 3 x 3 become tiles (Winograd's), else such a convolution stays as it is. oneDNN's transposed convolutions of
-channels-last images take 1 to 11 times as long (AVX2, 2 cores, 29 November 2026).
+windows of 3 x 3 become tiles (Winograd's), else such a convolution stays as it is. Beside an infinite pixel these zeros
+make NaN of results that eager mode computes without it. oneDNN's transposed convolutions of channels-last images take 1
+to 11 times as long (AVX2, 2 cores, 29 November 2026).
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ def phases_of(kernel: int, stride: int, padding: int, dilation: int, output_padd
         return None
     weights = -(-kernel // stride)
     reach = dilation * (weights - 1)
-    # Enough results of the convolution before the first one and after the last one that is needed.
+    # So many windows more than elements that the first and the last result that are asked for have theirs.
     before = reach - padding // stride
     after = -((padding + stride - 1 - dilation * (kernel - 1) - output_padding) // stride)
     added = max(0, before, after)
     left = padding - stride * (reach - added)
-    # (size + 2 * added - reach) * stride results, of which (size - 1) * stride - 2 * padding + ... + 1 stay
-    kept_more = dilation * (kernel - 1) + output_padding + 1 - stride - 2 * padding
-    return Phases(stride, weights, added, left, (2 * added - reach) * stride - kept_more - left)
+    # All interleaved results less those that are asked for: both grow by `stride` with each element.
+    surplus = stride * (2 * added - reach + 1) - (dilation * (kernel - 1) + output_padding + 1 - 2 * padding)
+    return Phases(stride, weights, added, left, surplus - left)
 
 
 def convolve_by_phases(
