@@ -32,6 +32,8 @@ from inductor_cpu.targets.cpu import Target
 MAX_KERNELS_PER_UNIT = 25
 _ATTEMPTS = 3
 """How often kernels are built that cannot be loaded then: another process may have deleted a damaged entry."""
+_TURN = 0.5
+"""Seconds after which somebody who waits for compilers looks for a signal."""
 
 
 def load_kernels(
@@ -157,12 +159,19 @@ def _build(builder: Builder, base: str, missing: dict[str, KernelSource], jobs: 
             for instance in instances:
                 pool.submit(_prepare_instance, builder, prebuilt, instance, processes)
             futures = [pool.submit(_build_unit, builder, base, unit, processes, prebuilt) for unit in units]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            _raise_first(futures)
+            _finish(futures)
         except BaseException:
             processes.cancel()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _finish(futures: Sequence[Future[None]]) -> None:
+    """Wait until all have ended, or raise what went wrong in one. In turns: a signal that comes just before Python
+    waits, or to another thread, is heard of only after it."""
+    while wait(futures, _TURN, FIRST_EXCEPTION).not_done:
+        _raise_first(futures)
+    _raise_first(futures)
 
 
 def _raise_first(futures: Sequence[Future[None]]) -> None:

@@ -29,6 +29,17 @@ from tests.faults.support import (
     with_executor,
 )
 
+#: Another thread gets the signal when the compiler has begun: what the main thread waits for is not interrupted.
+INTERRUPTS_ITSELF = """
+import os, signal, sys, threading, time
+def interrupt():
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    time.sleep(0.3)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+"""
+
 
 #: Python hears of one of them; the others end it without a word.
 @pytest.mark.parametrize("number", cases([signal.SIGINT, signal.SIGKILL], [signal.SIGTERM]))
@@ -52,6 +63,24 @@ def test_compilers_and_their_files_go_with_the_program(
     assert until(lambda: not alive(int(note.read_text())), 10)
     assert until(lambda: leftovers(cache) == [], 10)
     assert libraries(cache) == []
+
+
+def test_a_signal_that_interrupts_no_wait_ends_the_program(
+    cache: KernelCache, warm: KernelCache, tmp_path: Path
+) -> None:
+    with_executor(warm, cache)
+    note = tmp_path / "compiler.pid"
+    path = compiler(tmp_path, f"echo $$ > {note}.new; mv {note}.new {note}; sleep 600; exit 1")
+    program = subprocess.run(
+        [sys.executable, "-c", INTERRUPTS_ITSELF + MODEL, str(note)],
+        env=environment(CXX=str(path), ICPU_CACHE_DIR=str(cache.root)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert program.returncode != 0
+    assert "KeyboardInterrupt" in program.stderr
+    assert until(lambda: not alive(int(note.read_text())), 10)
 
 
 def test_a_compiler_goes_with_a_program_that_dies_while_it_starts_it(
