@@ -151,7 +151,7 @@ class _Run:
         for position, symbol in node.int_outputs:
             self.symbols[symbol] = int(results[position])
         for name, tensor in zip(node.outputs, results, strict=True):
-            if name is not None:
+            if name is not None and tensor is not None:  # oneDNN's recurrent layers give no workspace in inference
                 self.tensors[name] = tensor.detach()
                 self.bind(name)
                 self.restride(name)

@@ -142,6 +142,13 @@ class Split(nn.Module):
         return torch.cat([x @ a.t(), torch.relu(x) @ b.t()], 1)
 
 
+@torch.no_grad()
+def test_the_interpreter_takes_a_layer_without_a_workspace() -> None:
+    net = lstm().to(torch.bfloat16)
+    compiled = torch.compile(net, backend="icpu", options={"debug_interpret": True})
+    assert_near_exact(compiled, net, torch.randn(7, 3, 12), torch.bfloat16)
+
+
 def test_parts_of_a_weight_are_static() -> None:
     passed = check(Split(), torch.randn(4, 12))
     assert len(passed.calls(LINEAR)) == 2
