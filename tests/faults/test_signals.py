@@ -76,7 +76,7 @@ def test_a_signal_that_interrupts_no_wait_ends_the_program(
         env=environment(CXX=str(path), ICPU_CACHE_DIR=str(cache.root)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert program.returncode != 0
     assert "KeyboardInterrupt" in program.stderr
