@@ -14,7 +14,8 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 
 from inductor_cpu.graph.decompositions import decompositions
-from inductor_cpu.graph.passes import Prepared, run_passes
+from inductor_cpu.graph.passes import Prepared, no_micro_kernel, run_passes
+from inductor_cpu.graph.per_call_convolution import TilingChoice
 from inductor_cpu.graph.spelled_attention import recognize_attention
 from inductor_cpu.lower.rules import RULES
 
@@ -87,14 +88,17 @@ def compile_split(function: Callable[..., Any]) -> tuple[Callable[..., Any], lis
     return torch.compile(function, backend=backend), names
 
 
-def compile_passed(model: Callable[..., Any], **options: Any) -> tuple[Callable[..., Any], Passed]:
-    """`model` as a function that runs the graphs after the passes with eager operators."""
+def compile_passed(
+    model: Callable[..., Any], tiling: TilingChoice = no_micro_kernel, **options: Any
+) -> tuple[Callable[..., Any], Passed]:
+    """`model` as a function that runs the graphs after the passes with eager operators. tiling: who would compute
+    convolutions by tiles."""
     passed = Passed()
 
     def compiler(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         context = TracingContext.get()
         assert context.fw_metadata is not None
-        prepared = run_passes(gm, frozenset(context.fw_metadata.static_input_indices), True)
+        prepared = run_passes(gm, frozenset(context.fw_metadata.static_input_indices), True, tiling_kernel=tiling)
         passed.prepared.append(prepared)
 
         def call(args: list[Any]) -> Any:

@@ -127,6 +127,16 @@ def test_transposed_convolution_stays_where_phases_take_more_work(layer: nn.Modu
     assert len(passed.calls(CONV_TRANSPOSE)) == 1
 
 
+@pytest.mark.parametrize("kernel", [5, (6, 5)], ids=str)
+def test_kernels_get_zeros_where_windows_become_tiles(kernel: int | tuple[int, int]) -> None:
+    asked: list[tuple[object, ...]] = []
+    layer = nn.ConvTranspose2d(32, 16, kernel, 2, 2)
+    passed = check(layer, torch.randn(2, 32, 8, 9), tiling=lambda *shape: asked.append(shape) or "some kernel")
+    assert len(passed.calls(CONV)) == 1
+    assert not passed.calls(CONV_TRANSPOSE)
+    assert asked[0][1:] == (32, 4 * 16, torch.float32)
+
+
 class Weighted(nn.Module):
     """A transposed convolution whose weight is an input."""
 
