@@ -21,7 +21,7 @@ SANITIZE_ARGS ?= -q
 SWEEP_ARGS ?= --resume
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test pytest check lint types fuzz bench bench-all bench-gemm bench-kernels figures clean memory sanitize emulate sweep test-full
+.PHONY: help env demo test pytest check lint types fuzz bench bench-all bench-gemm bench-kernels bench-layers figures clean memory sanitize emulate sweep test-full
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -77,6 +77,9 @@ bench-gemm: env ## Matrix products and attention against libraries and the machi
 bench-kernels: env ## Loop nests of models against stock and the memory's bandwidth (KERNELS_ARGS="-k softmax")
 	$(PY) -m bench_suites.kernels run --prepare $(KERNELS_ARGS)
 	$(PY) -m bench_suites.kernels run --out bench_results/kernels.json $(KERNELS_ARGS)
+
+bench-layers: env ## Some 440 single layers against eager mode, what loses most first (LAYERS_ARGS="--mode training --filter conv")
+	$(PY) -m bench_suites.layers $(LAYERS_ARGS)
 
 figures: env ## Nine models, first calls cold and warm, and call overhead (FIGURES_ARGS="--help")
 	$(PY) -m bench_suites.compare $(FIGURES_ARGS)

@@ -1,0 +1,1 @@
+"""The tables of the survey, by family."""
