@@ -260,7 +260,7 @@ def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
         if transposed:
             packed = add(
                 graph, mkldnn._reorder_convolution_transpose_weight.default, weight, padding, output_padding, stride,
-                dilation, groups, value=fake(weight),
+                dilation, groups, typical_size(fake(x)), value=fake(weight),
             )  # fmt: skip
             new = add(
                 graph, mkldnn._convolution_transpose_pointwise.default, source, packed, bias, padding, output_padding,

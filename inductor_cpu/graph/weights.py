@@ -50,12 +50,13 @@ _PARTS = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, ate
 #: Arguments that steer the layout of a packed weight and not what it means: equal recipes may differ in them.
 _LAYOUT_HINTS: dict[Any, int] = {
     mkldnn._reorder_convolution_weight.default: 5,
+    mkldnn._reorder_convolution_transpose_weight.default: 6,
     mkldnn._reorder_linear_weight.default: 1,
     mkldnn._reorder_mkldnn_rnn_layer_weight.default: 6,
 }
 
 #: Operators that give a weight in a layout of oneDNN's own, which no other operator reads.
-_PACKERS = {*_LAYOUT_HINTS, mkldnn._reorder_convolution_transpose_weight.default}
+_PACKERS = frozenset(_LAYOUT_HINTS)
 
 #: Operators of ours whose second operand is a packed weight.
 _PRODUCTS = {

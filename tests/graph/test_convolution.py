@@ -13,7 +13,16 @@ from torch.nn import functional
 
 from inductor_cpu.graph.convolution import share_inside
 from inductor_cpu.ir.depthwise import DEPTHWISE_CONVOLUTION
-from tests.graph.harness import CONV, CONV_ADD, CONV_TRANSPOSE, aten, check, compile_passed, skip_unless_supported
+from tests.graph.harness import (
+    CONV,
+    CONV_ADD,
+    CONV_TRANSPOSE,
+    aten,
+    check,
+    compile_passed,
+    mkldnn,
+    skip_unless_supported,
+)
 
 Tensor = torch.Tensor
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -91,6 +100,16 @@ def test_transposed_convolution_is_packed_with_its_activation(
     passed = check(Net(layer(), torch.relu), torch.randn(shape), dtype=dtype)
     assert len(passed.calls(CONV_TRANSPOSE)) == 1
     assert not passed.calls(aten.relu.default)
+
+
+def test_weight_of_transposed_convolution_is_packed_for_the_size_of_its_images() -> None:
+    """Else oneDNN may choose another layout at each call, and reorder the weight."""
+    passed = check(nn.ConvTranspose2d(8, 6, 3, stride=2), torch.randn(2, 8, 5, 7))
+    (recipe,) = (prepared.recipe for prepared in passed.prepared)
+    assert recipe is not None
+    packer = mkldnn._reorder_convolution_transpose_weight.default
+    (packed,) = (node for node in recipe.graph.graph.nodes if node.target == packer)
+    assert list(packed.args[6]) == [2, 8, 5, 7]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
