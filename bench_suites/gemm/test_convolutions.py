@@ -119,6 +119,8 @@ LAYERS = (
     Layer(256, 256, 3, 14),
     Layer(1024, 256, 1, 14),
     Layer(512, 512, 3, 7),
+    Layer(64, 64, 3, 28),
+    Layer(64, 64, 5, 56),
     Layer(512, 512, 3, 28, dilation=2),
     Layer(512, 256, 3, 65, dilation=12),
     Layer(512, 256, 3, 65, dilation=36),

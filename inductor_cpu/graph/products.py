@@ -105,9 +105,9 @@ def pack_windows(
     graph: fx.Graph, weight: fx.Node, stride: Sequence[int], dilation: Sequence[int], name: str
 ) -> fx.Node:
     """The weight (columns, channels, *kernel) of a convolution in the layout of a micro kernel."""
-    _, channels, *kernel = (int(s) for s in fake(weight).shape)
+    columns, channels, *kernel = (int(s) for s in fake(weight).shape)
     micro = MICRO_KERNELS[name]
-    pieces = pieces_of(micro, kernel, stride, dilation, channels)
+    pieces = pieces_of(micro, kernel, stride, dilation, channels, columns)
     if pieces.tiles:
         return add(graph, PACKED_TILES, weight, False, name)
     by_pixel = add(graph, aten.permute.default, weight, [0, 2, 3, 1])

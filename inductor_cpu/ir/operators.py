@@ -126,7 +126,8 @@ def _unpacked(
 ) -> torch.Tensor:
     """The packed weight of a convolution of x as (columns, channels, *kernel)."""
     channels, row = x.shape[1], MICRO_KERNELS[micro_kernel]
-    weight = unpack_windows(row, packed, columns, pieces_of(row, kernel, stride, dilation, channels))
+    pieces = pieces_of(row, kernel, stride, dilation, channels, columns)
+    weight = unpack_windows(row, packed, columns, pieces)
     return weight.reshape(columns, kernel[0], kernel[1], channels).permute(0, 3, 1, 2)
 
 

@@ -2,9 +2,9 @@
 
 Where windows overlap, the image is not copied for each of them: micro kernels of AMX read shifted images
 (`templates/gemm/shifted.h`), a piece of the windows at a time. A piece is a pixel of a window or, for few channels, a
-line; in a packed weight each is followed by zeros up to the micro kernel's step. Others read windows of few values
-where they lie (`templates/gemm/windows.h`): a piece is a line, followed by zeros up to a whole group of values. They
-copy larger ones (`templates/gemm/patches.h`).
+line; in a packed weight each is followed by zeros up to the micro kernel's step. Others read windows of few values, or
+for few columns, where they lie (`templates/gemm/windows.h`): a piece is a line, followed by zeros up to a whole group
+of values. They copy the others (`templates/gemm/patches.h`).
 
 Windows of 3 x 3 neighbours, one at every pixel, are multiplied in tiles of 2 x 2 of them, by 16 products in place of 36
 (`templates/gemm/winograd.h`). The packed weight is G g G^T then, of each 3 x 3 weights g: its pieces are 16 places.
@@ -31,6 +31,8 @@ _STEPS_OF_LINES, _OF_STEPS_OF_PIXELS = 3, 4
 #: ones. Larger ones take as long, or a tenth longer: their rows are far apart.
 _MOST_IN_PLACE = {4: 256, 2: 640}
 
+#: The same -> up to how many columns windows of any size are: a copy that meets few panels takes up to a third longer.
+_MOST_COLUMNS_IN_PLACE = {4: 0, 2: 96}
 
 #: Of groups of channels: vectors of whole groups that are summed together, at most; lanes -> the columns of a part of a
 #: group that are, at most: their weights follow each other; columns of a panel where groups are small; and the least
@@ -145,11 +147,17 @@ def are_apart(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[i
 
 
 def pieces_of(
-    row: MicroKernel, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], channels: int
+    row: MicroKernel,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    channels: int,
+    columns: int,
 ) -> Pieces:
-    """How a micro kernel wants the windows of a convolution. kernel, stride, dilation: (vertical, horizontal)."""
+    """How a micro kernel wants the windows of a convolution. kernel, stride, dilation: (vertical, horizontal); columns:
+    of the weight."""
     pixels, line = kernel[0] * kernel[1], kernel[1] * channels
-    if is_read_in_place(row, Windows(None, pixels, channels, row.columns, dilated=dilation[1] > 1)):
+    if is_read_in_place(row, Windows(None, pixels, channels, columns, dilated=dilation[1] > 1)):
         return Pieces(kernel[0], line, in_place=True)
     if row.tiles and are_neighbours(kernel, stride, dilation) and channels % row.step == 0:
         return Pieces(TILE_PLACES, channels, tiles=True)
@@ -163,8 +171,11 @@ def pieces_of(
 
 def is_read_in_place(row: MicroKernel, windows: Windows) -> bool:
     """Whether a micro kernel reads windows where they lie."""
-    few = row.in_place and windows.pixels * windows.channels <= _MOST_IN_PLACE[row.dtype.itemsize]
-    return few and windows.pixels > 1 and not windows.dilated
+    if not row.in_place or windows.pixels == 1 or windows.dilated:
+        return False
+    size = row.dtype.itemsize
+    few_values = windows.pixels * windows.channels <= _MOST_IN_PLACE[size]
+    return few_values or windows.columns <= _MOST_COLUMNS_IN_PLACE[size]
 
 
 def unpack_windows(row: MicroKernel, packed: torch.Tensor, columns: int, pieces: Pieces) -> torch.Tensor:

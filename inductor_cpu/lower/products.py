@@ -115,7 +115,7 @@ def packed_convolution(
 ) -> TensorValue:
     """The windows of x as rows, times packed, scaled and with the bias added before the one rounding."""
     windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
-    operand = _windows(ctx, node, x, windows, micro_kernel)
+    operand = _windows(ctx, node, x, windows, micro_kernel, columns)
     return convolution_result(ctx, node, operand, packed, scale, bias, as_expr(columns), micro_kernel)
 
 
@@ -135,7 +135,7 @@ def packed_int_convolution(
 ) -> TensorValue:
     """The windows of x as rows, times packed, in int32."""
     windows = [(int(v[0]), int(v[1])) for v in (kernel, stride, padding, dilation)]
-    operand = _windows(ctx, node, x, windows, micro_kernel, outside)
+    operand = _windows(ctx, node, x, windows, micro_kernel, columns, outside)
     return convolution_result(ctx, node, operand, packed, None, None, as_expr(columns), micro_kernel)
 
 
@@ -145,12 +145,13 @@ def _windows(
     x: TensorValue,
     windows: Sequence[tuple[int, int]],
     micro_kernel: str,
+    columns: int,
     outside: int = 0,
 ) -> View | Patches:
     """The first operand of a convolution of x; a 1 x 1 convolution is a linear layer over pixels. windows: kernel,
-    stride, padding and dilation."""
+    stride, padding and dilation; columns: of the weight."""
     kernel, stride, padding, dilation = windows
-    pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, dilation, _channels(node))
+    pieces = pieces_of(MICRO_KERNELS[micro_kernel], kernel, stride, dilation, _channels(node), columns)
     patches = patches_of(ctx, node, x, windows, pieces, outside)
     image = patches.image
     if _is_pointwise(image, kernel, stride, padding):

@@ -12,9 +12,9 @@ namespace icpu::gemm {
 template <class T>
 using Find = Callback<int64_t, int64_t, int64_t, typename Parts<T>::Part*>;
 
-// What all blocks have: `count` parts of `length` values each, and so many bytes of memory that these lie in.
+// What all blocks have: `count` parts of `length` values each, so many bytes of memory that these lie in, and rows as in Sizes.
 struct PartsOfBlock {
-  int64_t count, length, bytes;
+  int64_t count, length, bytes, height = 0;
 };
 
 // The rows of a thread's blocks: its Rows, as Multiply wants them.
@@ -58,7 +58,7 @@ template <class Micro>
 [[gnu::noinline]] void multiply_in_place(int64_t rows, int64_t columns, const PartsOfBlock& parts,
                                          const Find<typename Micro::Source>& find, const typename Micro::Weight* b, int limit,
                                          const Epilogue<typename Micro::Sum>& epilogue) {
-  const Sizes g{rows, columns, parts.count * round_up(parts.length, Micro::kPair)};
+  const Sizes g{rows, columns, parts.count * round_up(parts.length, Micro::kPair), parts.height};
   multiply_blocks<Micro>(g, b, limit, [&] { return RowsInPlace<Micro>(parts, find); }, epilogue);
 }
 

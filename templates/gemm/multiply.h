@@ -57,8 +57,9 @@ inline constexpr int64_t kMostBlocks = ICPU_GEMM_MOST_BLOCKS;
 inline constexpr int64_t kThreadWork = ICPU_GEMM_THREAD_WORK;
 inline constexpr int64_t kLine = 64;  // bytes of a cache line
 
+// height: of a block of rows; 0 for about equally high ones, as few as possible.
 struct Sizes {
-  int64_t rows, columns, depth;
+  int64_t rows, columns, depth, height = 0;
 };
 
 // A reference to a function object. The loops below call through it, for some rows of a block, so that they are compiled
@@ -250,13 +251,13 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
   }
 }
 
-// The rows in as few blocks as possible, and these about equally high.
 struct Blocks {
   int64_t count, height;
 };
 
 template <class Micro>
 inline Blocks blocks_of(const Sizes& g) {
+  if (g.height > 0) return {ceil_div(g.rows, g.height), g.height};
   const int64_t count = ceil_div(g.rows, Micro::kBlock);
   const int64_t height = round_up(ceil_div(g.rows, std::max<int64_t>(count, 1)), Micro::kRows);
   return {ceil_div(g.rows, std::max<int64_t>(height, 1)), height};

@@ -75,18 +75,23 @@ struct Vectors {
     multiply(thread, a, b, c, rows, depth, accumulate, meanwhile);
   }
 
-  // The same for the first `width` columns of a panel. Lower blocks are few: they compute whole panels.
+  // The same for the first `width` columns of a panel. Much lower blocks are few: they compute whole panels.
   template <class Rows, class Meanwhile>
   static void narrow_block(Thread& thread, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t width,
                            int64_t depth, bool accumulate, Meanwhile& meanwhile) {
-    if (rows < kBlock || width > (vectors - 1) * kLanes) {
+    if (rows <= kBlock / 2 || width > (vectors - 1) * kLanes) {
       return multiply(thread, a, b, c, rows, depth, accumulate, meanwhile);
     }
-    [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
-      ((ceil_div(width, kLanes) == n + 1 ? multiply_rows<kBlock, n + 1, false>(thread, a, b, c, depth, accumulate, meanwhile)
+    const auto narrow = [&]<int R, int... n>(std::integral_constant<int, R>, std::integer_sequence<int, n...>) ICPU_INLINE {
+      ((ceil_div(width, kLanes) == n + 1 ? multiply_rows<R, n + 1, false>(thread, a, b, c, depth, accumulate, meanwhile)
                                      : void()),
        ...);
-    }(std::make_integer_sequence<int, vectors - 1>{});
+    };
+    [&]<int... n>(std::integer_sequence<int, n...>) ICPU_INLINE {
+      ((rows == kBlock - n ? narrow(std::integral_constant<int, kBlock - n>{}, std::make_integer_sequence<int, vectors - 1>{})
+                           : void()),
+       ...);
+    }(std::make_integer_sequence<int, kBlock / 2>{});
   }
 
  private:

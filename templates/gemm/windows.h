@@ -4,7 +4,7 @@
 // Preconditions: those of patches.h and in_place.h; `outside` 0, dilation_x 1. The depth is in the order (ky, kx, channel),
 // zeros after each ky up to a whole group of pairs.
 //
-// Lines of windows are as long as whole blocks: the sums after their ends are thrown away.
+// Lines of windows are as long as whole blocks, of which a line has equally high ones: the sums after its end are thrown away.
 #pragma once
 
 #include "in_place.h"
@@ -17,7 +17,6 @@ class WindowsInPlace {
   using T = typename Micro::Source;
   using Part = typename Parts<T>::Part;
   using Sum = typename Micro::Sum;
-  static constexpr int64_t kBlock = Micro::kBlock;
   static_assert(Micro::kRows == 1);
 
  public:
@@ -26,15 +25,16 @@ class WindowsInPlace {
       : p_(p),
         images_(images),
         lines_(p.across > 0 ? windows / p.across : 0),
-        line_(round_up(p.across, kBlock)),
-        pixels_((kBlock - 1) * p.stride_x + p.kernel_x) {}
+        height_(equal_parts(p.across, Micro::kBlock)),
+        line_(round_up(p.across, height_)),
+        pixels_((height_ - 1) * p.stride_x + p.kernel_x) {}
 
   int64_t rows() const { return lines_ * line_; }
 
   // The pixels under a block that are not under the blocks above it, twice: lines above stay in the cache, too.
   PartsOfBlock parts() const {
-    const int64_t bytes = p_.channels * int64_t(sizeof(T)), pixels = kBlock * p_.stride_y * p_.stride_x;
-    return {p_.kernel_y, p_.kernel_x * p_.channels, 2 * pixels * bytes};
+    const int64_t bytes = p_.channels * int64_t(sizeof(T)), pixels = height_ * p_.stride_y * p_.stride_x;
+    return {p_.kernel_y, p_.kernel_x * p_.channels, 2 * pixels * bytes, height_};
   }
 
   // The parts of blocks from `row` on.
@@ -43,7 +43,7 @@ class WindowsInPlace {
     int64_t line = row / line_, window = row - line * line_, image = line / p_.down, y = line - image * p_.down;
     for (int64_t n = 0; n < blocks; ++n, to += p_.kernel_y) {
       find(images_ + image * p_.by_image, y, window, copies, to);
-      window += kBlock;
+      window += height_;
       if (window < line_) continue;
       window = 0;
       if (++y < p_.down) continue;
@@ -97,7 +97,7 @@ class WindowsInPlace {
 
   const Patches& p_;
   const T* const images_;
-  const int64_t lines_, line_;  // of windows, and how long they are
+  const int64_t lines_, height_, line_;  // of windows, of their blocks, and how long lines are
   const int64_t pixels_;  // of a line, under the windows of a block
 };
 

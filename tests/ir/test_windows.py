@@ -48,11 +48,19 @@ def packed_by_the_pass(weight: torch.Tensor, name: str) -> torch.Tensor:
 def test_windows_that_overlap_come_in_pixels_or_lines(
     kernel: tuple[int, int], stride: tuple[int, int], channels: int, pieces: Pieces
 ) -> None:
-    assert pieces_of(BF16, kernel, stride, (1, 1), channels) == pieces
+    assert pieces_of(BF16, kernel, stride, (1, 1), channels, 256) == pieces
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "in_place"), [("dot_bf16", 96, True), ("dot_bf16", 112, False), ("fma_f32", 16, False)]
+)
+def test_windows_of_any_size_are_read_in_place_for_few_columns(name: str, columns: int, in_place: bool) -> None:
+    found = pieces_of(MICRO_KERNELS[name], (5, 5), (1, 1), (1, 1), 64, columns)
+    assert found == (Pieces(5, 5 * 64, in_place=True) if in_place else Pieces(1, 25 * 64))
 
 
 def test_a_kernel_that_reads_no_shifted_images_gets_whole_windows() -> None:
-    assert pieces_of(MICRO_KERNELS["fma_f16"], (3, 3), (1, 1), (1, 1), 64) == Pieces(1, 9 * 64)
+    assert pieces_of(MICRO_KERNELS["fma_f16"], (3, 3), (1, 1), (1, 1), 64, 64) == Pieces(1, 9 * 64)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +79,7 @@ def test_a_kernel_that_reads_no_shifted_images_gets_whole_windows() -> None:
 def test_lines_of_windows_with_few_values_are_read_in_place(
     name: str, kernel: tuple[int, int], dilation: tuple[int, int], channels: int, pieces: Pieces
 ) -> None:
-    assert pieces_of(MICRO_KERNELS[name], kernel, (1, 1), dilation, channels) == pieces
+    assert pieces_of(MICRO_KERNELS[name], kernel, (1, 1), dilation, channels, 256) == pieces
 
 
 @pytest.mark.parametrize("name", ["dot_bf16", "fma_f32", "fma_f32_avx2"])
@@ -109,8 +117,8 @@ def test_a_convolution_in_place_is_the_one_of_its_windows(name: str) -> None:
 def test_only_windows_of_neighbours_and_whole_steps_come_in_tiles(
     kernel: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], channels: int
 ) -> None:
-    assert pieces_of(TILING, (3, 3), (1, 1), (1, 1), 32) == Pieces(16, 32, tiles=True)
-    assert not pieces_of(TILING, kernel, stride, dilation, channels).tiles
+    assert pieces_of(TILING, (3, 3), (1, 1), (1, 1), 32, 64) == Pieces(16, 32, tiles=True)
+    assert not pieces_of(TILING, kernel, stride, dilation, channels, 64).tiles
 
 
 def test_a_convolution_by_tiles_is_the_one_of_its_windows() -> None:
@@ -230,7 +238,7 @@ def test_windows_of_bytes_read_a_byte_outside_of_images(name: str) -> None:
     row, window, how = MICRO_KERNELS[name], (3, 2), ((2, 1), (1, 2), (1, 1))
     x = torch.randint(0, 256, (2, 8, 7, 5), dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
     weight = torch.randint(-128, 128, (20, 8, *window), dtype=torch.int8)
-    pieces = pieces_of(row, window, how[0], how[2], 8)
+    pieces = pieces_of(row, window, how[0], how[2], 8, 20)
     in_pieces = weight.permute(0, 2, 3, 1).reshape(20, pieces.count, pieces.values)
     zeros = pieces.depth(row) // pieces.count - pieces.values
     packed = pack(row, torch.nn.functional.pad(in_pieces, (0, zeros)).reshape(20, -1))

@@ -54,6 +54,9 @@ WINDOWS = {
     "a column, dilated": (9, 20, (3, 1), (2, 1), (2, 0), 2, 2, 8, 7),
     "larger than the image": (5, 32, (5, 5), (1, 1), (2, 2), 1, 5, 2, 3),
     "padding beyond the window": (6, 32, (3, 3), (1, 3), (3, 4), 1, 1, 4, 6),
+    "lines of lower blocks": (16, 64, (3, 3), (1, 1), (1, 1), 1, 2, 3, 28),
+    "lines of blocks with a rest": (16, 40, (3, 3), (1, 1), (1, 1), 1, 1, 4, 33),
+    "many values": (72, 50, (5, 5), (1, 1), (2, 2), 1, 1, 4, 20),
     "many columns": (3, 500, (3, 3), (1, 1), (0, 0), 1, 1, 20, 19),
 }
 IN_PLACE = {name: row for name, row in MICRO_KERNELS.items() if row.in_place}
