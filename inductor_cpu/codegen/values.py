@@ -291,7 +291,10 @@ class Values:
         template = SCALAR_OPS[instr.op].template(dtype)
         if template is None:
             raise InternalError(STAGE, f"{self.kernel.label}: no C++ for {instr.op} of {dtype}")
-        text = template.replace("{T}", SCALAR[dtype]).replace("{E}", ELEMENT[dtype])
+        return self._filled(template, instr, dtype, args)
+
+    def _filled(self, template: str, instr: Scalar, dtype: torch.dtype, args: Sequence[str]) -> str:
+        text = template.replace("{T}", SCALAR[dtype]).replace("{E}", ELEMENT[dtype]).replace("{lanes}", "lanes")
         text = text.replace("{status}", "status" if may_fail(self.kernel.body, instr) else "icpu::NoStatus{}")
         for number, arg in enumerate(args):
             text = text.replace(f"{{{number}}}", arg)
@@ -325,9 +328,7 @@ class Values:
         args = [self.operand(k, vector=True) for k in numbers]
         if template is None:
             return self._lane_by_lane(instr, dtype, args)
-        text = template.replace("{T}", SCALAR[dtype]).replace("{E}", ELEMENT[dtype]).replace("{lanes}", "lanes")
-        for number, arg in enumerate(args):
-            text = text.replace(f"{{{number}}}", arg)
+        text = self._filled(template, instr, dtype, args)
         if dtype in NARROW and instr.dtype == dtype and instr.op in LEAVES_RANGE:
             return f"icpu::wrap<{SCALAR[dtype]}>({text})"
         return text

@@ -1,8 +1,8 @@
 """The vector C++ of ops, with the same kinds of rows as `codegen/scalar.py`.
 
 A missing row, or kind, means that the op runs lane by lane through its scalar row. {T} is the type of a lane, {E} that
-of an element in memory, {lanes} the lanes that take part. Narrow integers are held in 32-bit lanes and wrapped after
-the ops in `LEAVES_RANGE`.
+of an element in memory, {lanes} the lanes that take part, {status} where errors go. Narrow integers are held in 32-bit
+lanes and wrapped after the ops in `LEAVES_RANGE`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,14 @@ def _call2(names: str) -> dict[str, Row]:
 def _infix(name: str, operator: str, *, floats: bool = True, bools: bool = False) -> dict[str, Row]:
     text = f"{{0}} {operator} {{1}}"
     return {name: Row(float=text if floats else None, int=text, bool=text if bools else None)}
+
+
+def _division(names: str, *, floats: bool) -> dict[str, Row]:
+    def row(name: str) -> Row:
+        of_floats = f"icpu::{name}({{0}}, {{1}})" if floats else None
+        return Row(float=of_floats, int=f"icpu::{name}({{0}}, {{1}}, {{lanes}}, {{status}})")
+
+    return {name: row(name) for name in names.split()}
 
 
 VECTOR: dict[str, Row] = {
@@ -42,7 +50,9 @@ VECTOR: dict[str, Row] = {
     **_infix("sub", "-"),
     **_infix("mul", "*"),
     "div": Row(float="{0} / {1}"),
-    **_call2("fmod remainder pow atan2 hypot copysign fmax fmin"),
+    **_call2("pow atan2 hypot copysign fmax fmin"),
+    **_division("fmod remainder", floats=True),
+    **_division("floordiv truncdiv", floats=False),
     "nextafter": Row(float="icpu::nextafter({0}, {1})", low=""),  # bf16 and f16: lane by lane
     "maximum": Row(*["icpu::maximum({0}, {1})"] * 3),
     "minimum": Row(*["icpu::minimum({0}, {1})"] * 3),
@@ -74,7 +84,9 @@ VECTOR: dict[str, Row] = {
 BOUNDS: dict[str, str] = {"maximum": "icpu::at_least({0}, {1})", "minimum": "icpu::at_most({0}, {1})"}
 
 #: Ops that run lane by lane for every dtype, because there are no vector instructions for them.
-LANE_BY_LANE: frozenset[str] = frozenset({"digamma", "i0", "ipow", "floordiv", "truncdiv"})
+LANE_BY_LANE: frozenset[str] = frozenset({"digamma", "i0", "ipow"})
 
 #: Ops whose result can leave the range of a narrow integer.
-LEAVES_RANGE: frozenset[str] = frozenset({"neg", "abs", "add", "sub", "mul", "bitwise_not", "lshift"})
+LEAVES_RANGE: frozenset[str] = frozenset(
+    {"neg", "abs", "add", "sub", "mul", "bitwise_not", "lshift", "floordiv", "truncdiv"}
+)

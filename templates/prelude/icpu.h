@@ -10,6 +10,7 @@
 #include "loops.h"
 #include "vec.h"
 #include "vec_convert.h"
+#include "vec_division.h"
 #include "vec_gather.h"
 #include "vec_index.h"
 #include "vec_math.h"
