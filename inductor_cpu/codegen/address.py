@@ -43,6 +43,10 @@ def _grouped(text: str) -> str:
     return text if text.replace("_", "a").isalnum() else f"({text})"
 
 
+#: Of a shorter row that goes round too many vectors have an end.
+_LEAST_TURN = 64
+
+
 @dataclass(frozen=True)
 class VectorIndex:
     """How to write an index that differs between lanes.
@@ -83,25 +87,33 @@ class VectorIndex:
         """Whether neighbouring lanes have neighbouring elements but at a few places: borders that are folded in."""
         return any(self._atom_varies(f) and f.name in ("min", "max") for f in expr.functions)
 
-    def most_step(self, expr: Expr) -> int | None:
-        """The most by which the expression differs between neighbouring lanes; None where nothing is known."""
+    def turns(self, expr: Expr) -> bool:
+        """Whether they have, but where a long row has gone round (`(i + 7) % 1024`)."""
+        long = (f for f in expr.functions if f.name == "mod" and (f.args[1].as_int or _LEAST_TURN) >= _LEAST_TURN)
+        return any(map(self._atom_varies, long))
+
+    def most_step(self, expr: Expr, sign: int = 1) -> int | None:
+        """The most by which the expression, or with a sign of -1 its negative, grows from a lane to the next one; None
+        where nothing is known."""
         total = 0
         for monomial, coef in expr.terms:
             varying = [atom for atom in monomial if self._atom_varies(atom)]
             if not varying:
                 continue
-            step = self._most_step_of(varying[0]) if len(monomial) == 1 else None
+            step = self._most_step_of(varying[0], sign if coef > 0 else -sign) if len(monomial) == 1 else None
             if step is None:
                 return None
             total += abs(coef) * step
         return total
 
-    def _most_step_of(self, atom: Atom) -> int | None:
+    def _most_step_of(self, atom: Atom, sign: int) -> int | None:
         if isinstance(atom, Sym):
-            return 1 if atom == self.vector_loop else None
+            return sign if atom == self.vector_loop else None
+        if atom.name == "mod" and sign > 0 and (parts := self._division(atom)) is not None:
+            return parts[1]  # or less, where it begins again
         if atom.name not in ("min", "max"):
             return None
-        steps = [self.most_step(arg) for arg in atom.args]
+        steps = [self.most_step(arg, sign) for arg in atom.args]
         known = [step for step in steps if step is not None]
         return max(known) if len(known) == len(steps) else None
 

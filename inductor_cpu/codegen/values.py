@@ -245,8 +245,8 @@ class Values:
         place = pointer if base == "0" else f"{pointer} + {base}"
         if stride is not None and not self._vector_index.by_lane(load.index[0]):
             return f"icpu::load_apart({place}, {self.expr(stride)}, lanes{extra})"
-        bends = not extra and self._vector_index.bends(load.index[0])
-        if bends and self._vector_index.most_step(load.index[0]) == 1:
+        bends, turns = (not extra and f(load.index[0]) for f in (self._vector_index.bends, self._vector_index.turns))
+        if (bends or turns) and self._vector_index.most_step(load.index[0]) == 1:
             at = f"[&](const int64_t lane) ICPU_INLINE {{ return {self._vector_index.lane_text(load.index[0])}; }}"
             return f"icpu::load_bent({place}, {at}, [&]() ICPU_INLINE {{ return {lanes}; }}, lanes)"
         return f"icpu::{'gather_runs' if bends else 'gather'}({place}, {lanes}, lanes{extra})"

@@ -155,7 +155,7 @@ inline value_t<T, U> gather_runs(const T* p, const Vec<int64_t, U>& at, const La
   if (!any((at != lanes.iota(first, 1)) & lanes.mask())) return load(p + first, lanes);
   return gather(p, at, lanes);
 }
-// The same for offsets of which neighbours differ by 1 at most: at(lane) is one of them, offsets() all. So they are
+// The same for offsets that grow by 1 at most from a lane to the next one: at(lane) is one of them, offsets() all. So they are
 // neighbours everywhere if the last one is as far from the first one as it can be, which takes two numbers to see.
 template <class T, class At, class Offsets, class Lanes, int U = Lanes::units>
 inline ICPU_INLINE value_t<T, U> load_bent(const T* p, const At& at, const Offsets& offsets, const Lanes& lanes) {

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from inductor_cpu.codegen.address import VectorIndex
+from inductor_cpu.codegen.kernel import generate
 from inductor_cpu.ir.index import Expr, Sym, as_expr, loop_var, maximum, minimum, of, size_symbol, value_symbol
 
 from .build import BF16, F32, F64, Build
-from .harness import VECTORS, Library
+from .harness import VECTORS, Library, target
 
 I, J = loop_var("i", as_expr(64)), loop_var("j", as_expr(224))
 N = loop_var("n", of(size_symbol("n")))
@@ -58,14 +59,46 @@ def test_pixels_that_are_shuffled_are_gathered_from_where_they_are(isa: str) -> 
         (minimum(maximum(of(J) - 3, 3 - of(J)), 9) - 7, 1),
         (maximum(of(J) * 2, of(I)) + of(J), 3),
         (of(I) * 7, 0),
+        ((of(J) + 1017) % 1024 + of(I) * 1024, 1),
+        (5 - (of(J) + 1017) % 1024, None),
+        (20 - maximum(of(J), 3), 0),
+        (maximum(of(I) - of(J), of(I) - 2 * of(J)), -1),
         (maximum(of(J) // 2, 1), None),
         (maximum(of(J) * of(I), 1), None),
         (maximum(of(DATA), of(J)), None),
     ],
-    ids=["clamped", "reflected", "a sum", "the same", "quotient", "a step of a symbol", "data"],
+    ids=[
+        "clamped",
+        "reflected",
+        "a sum",
+        "the same",
+        "turned",
+        "turned, reversed",
+        "clamped, reversed",
+        "falls",
+        "quotient",
+        "a step of a symbol",
+        "data",
+    ],
 )
 def test_most_step_between_lanes_bounds_what_bends(expr: Expr, step: int | None) -> None:
     assert index_of().most_step(expr) == step
+
+
+@pytest.mark.parametrize("columns", [64, 100, 1000])
+@pytest.mark.parametrize("dtype", [F32, F64, BF16, torch.uint8], ids=str)
+@pytest.mark.parametrize("isa", VECTORS)
+def test_rows_that_go_round_are_read_where_they_are(isa: str, dtype: torch.dtype, columns: int) -> None:
+    j = loop_var("j", as_expr(columns))
+    b = Build()
+    turned = (of(j) + columns - 7) % columns
+    b.store("Y", of(I) * columns + of(j), b.load("X", of(I) * columns + turned, dtype, "gather"))
+    kernel = b.kernel(isa, (I, j), vector=j)
+    x = (torch.randn(64, columns) * 50).abs().to(dtype)
+    y = torch.empty_like(x)
+    assert "load_bent" in generate(kernel, target(isa)).code
+    Library(isa, [kernel]).run(kernel, x, y)
+    assert torch.equal(y, x.roll(7, 1))
 
 
 @pytest.mark.parametrize("columns", [5, 16, 37])
