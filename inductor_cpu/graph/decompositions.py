@@ -136,7 +136,8 @@ def _table(lowered: frozenset[Any], fma: Any) -> Mapping[Any, Callable[..., Any]
     for op in _CONTIGUOUS:
         table[op] = functools.partial(_contiguous, decomposition_table[op])
     excluded = {op for name in _WHOLE for op in _overloads(name)} | lowered
-    return {op: function for op, function in table.items() if op not in excluded and not _is_random(op)}
+    kept = {op: function for op, function in table.items() if op not in excluded and not _is_random(op)}
+    return {**kept, aten.rrelu_with_noise_functional.default: _rrelu}
 
 
 def _first_contiguous(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
@@ -159,6 +160,13 @@ def _of_probabilities(
 ) -> Any:
     """A loss taken apart whose operands have to lie between 0 and 1: ATen's kernel looks, its parts do not."""
     return function(UNIT_INTERVAL(x), UNIT_INTERVAL(target), *args, **kwargs)
+
+
+def _rrelu(
+    x: torch.Tensor, noise: torch.Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, **_: Any
+) -> Any:
+    """In inference nothing of it is random, and its result is contiguous."""
+    return NotImplemented if training else (aten.leaky_relu(x, (lower + upper) / 2).contiguous(), noise)
 
 
 def _ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:

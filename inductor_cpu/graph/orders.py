@@ -135,6 +135,14 @@ def _of_expanded(_result: Tensor, *args: Any) -> Order | None:
     return _iterated(*map(meta_of, values))
 
 
+def _scaled(_result: Tensor, *args: Any) -> Order | None:
+    """Python scales the second operand of a sum first, in the same way, whatever the dtype."""
+    values = [v for v in args if isinstance(v, Tensor)]
+    if len({v.dtype for v in values}) > 1 or not any(map(_repeats, values)):
+        return None
+    return _iterated(*map(meta_of, values))
+
+
 def _repeats(value: Tensor) -> bool:
     return any(s == 0 and n != 1 for n, s in zip(hints_of(value.shape), hints_of(value.stride()), strict=True))
 
@@ -210,7 +218,6 @@ _BY_PYTHON = (
     aten.xlogy.Tensor,
 )
 _OF_LOW_PRECISION = (
-    aten.add.Tensor,
     aten.atan2.default,
     aten.clamp.Tensor,
     aten.div.Tensor,
@@ -228,14 +235,14 @@ _OF_LOW_PRECISION = (
     aten.mul.Tensor,
     aten.ne.Tensor,
     aten.remainder.Tensor,
-    aten.rsub.Tensor,
-    aten.sub.Tensor,
 )
+_SCALED = (aten.add.Tensor, aten.rsub.Tensor, aten.sub.Tensor)
 #: Operator -> rule.
 ORDERS: dict[Any, Callable[..., Order | None]] = {
     aten.angle.default: _angle,
     aten.ldexp.Tensor: _ldexp,
     aten.pow.Scalar: _contiguous,
+    aten.rrelu_with_noise_functional.default: _contiguous,
     aten._softmax_backward_data.default: _contiguous,
     aten._log_softmax_backward_data.default: _contiguous,
     aten.index.Tensor: _indexed,
@@ -248,4 +255,5 @@ ORDERS: dict[Any, Callable[..., Order | None]] = {
     **dict.fromkeys(_GRADIENTS, _of_format_of_second),
     **dict.fromkeys(_BY_PYTHON, _elementwise),
     **dict.fromkeys(_OF_LOW_PRECISION, _of_expanded),
+    **dict.fromkeys(_SCALED, _scaled),
 }

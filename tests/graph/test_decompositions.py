@@ -65,6 +65,16 @@ def test_unpooling_to_a_position_outside_of_its_plane_is_an_error(dims: int, pla
         compiled(x, positions)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_rrelu_is_random_in_training_only(training: bool) -> None:
+    x = torch.randn(3, 5).t()
+    compiled, reports = compile_counted(lambda x: F.rrelu(x, 0.2, 0.3, training))
+    result, expected = compiled(x), F.rrelu(x, 0.2, 0.3, training)
+    assert any("rrelu" in extern.op for report in reports for extern in report.externs) is training
+    assert training or torch.allclose(result, expected, rtol=1e-6)
+    assert result.stride() == expected.stride()
+
+
 def test_a_caller_may_change_the_table_it_gets() -> None:
     decompositions().clear()
     assert decompositions()

@@ -29,6 +29,7 @@ VOLUME = torch.randn(2, 3, 4, 3, 4, generator=RANDOM).contiguous(memory_format=t
 HEADS = torch.randn(1, 2, 18, 1, generator=RANDOM)
 ROW = torch.randn(1, 7, generator=RANDOM).bfloat16()
 SQUARE = torch.randn(7, 7, generator=RANDOM).bfloat16().t()
+COLUMN, REPEATED = torch.randn(1, 1, 3, generator=RANDOM).permute(2, 1, 0), SMALL.reshape(1, 12, 1).expand(3, -1, 1)
 GRID = torch.tensor([[0, 1, 2], [2, 1, 0]])
 
 CASES: dict[str, Callable[[], Tensor]] = {
@@ -99,6 +100,8 @@ CASES: dict[str, Callable[[], Tensor]] = {
         IMAGE.permute(3, 1, 2, 0), torch.zeros(4), torch.ones(4)
     ),
     "expanded tensor and a transposed one": lambda: ROW.expand_as(SQUARE) - SQUARE,
+    "expanded tensor, scaled": lambda: torch.add(COLUMN, REPEATED, alpha=2),
+    "expanded tensor, subtracted and scaled": lambda: torch.sub(COLUMN, REPEATED, alpha=2),
     "expanded tensor of another dtype": lambda: ROW.expand_as(SQUARE) * SQUARE.float(),
     "roll, channels last": lambda: torch.roll(IMAGE.to(memory_format=torch.channels_last), -1, 0),
     "roll of two dimensions, channels last": lambda: torch.roll(
