@@ -42,7 +42,9 @@ def _scores(
     """Of every query and key."""
     if enable_gqa:
         k = k.repeat_interleave(q.shape[-3] // k.shape[-3], -3)
-    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if scale is None:
+        scale = q.shape[-1] ** -0.5 if q.shape[-1] else math.inf
+    scores = q @ k.mT * scale
     if is_causal:
         scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).tril().logical_not(), -math.inf)
     if mask is not None:
