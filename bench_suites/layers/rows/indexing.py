@@ -62,7 +62,7 @@ ROWS = (
     function("index_select_columns", lambda x, i: x.index_select(1, i), _SHAPE, integers(1024, 512)),
     function("gather_columns", lambda x, i: x.gather(1, i), _SHAPE, integers(1024, 256, 512)),
     function("gather_rows", lambda x, i: x.gather(0, i), _SHAPE, integers(256, 256, 1024)),
-    function("take_along_dim", lambda x: x.take_along_dim(x.argsort(-1), -1), (256, 64)),
+    function("take_along_dim", lambda x: x.take_along_dim(x.argsort(dim=-1, stable=True), -1), (256, 64)),
     function("take", torch.take, _SHAPE, integers(262144, 20000)),
     function("advanced_pairs", lambda x, i, j: x[i, j], _SHAPE, integers(256, 20000), integers(1024, 20000)),
     function("advanced_rows", lambda x, i: x[i], _SHAPE, integers(256, 64, 8)),
