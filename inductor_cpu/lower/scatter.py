@@ -333,28 +333,3 @@ def index_fill(ctx: Lowering, node: fx.Node, x: TensorValue, dim: int, index: Te
     result = target_of(ctx, node, x)
     write(ctx, node, result, sizes, compute, "set")
     return result
-
-
-@rule(aten.embedding_dense_backward.default)
-def embedding_dense_backward(
-    ctx: Lowering,
-    node: fx.Node,
-    grad: TensorValue,
-    indices: TensorValue,
-    num_weights: Any,
-    padding_idx: int,
-    scale_grad_by_freq: bool,
-) -> TensorValue:
-    if scale_grad_by_freq:
-        raise Unsupported(node, "embedding gradients scaled by frequency")
-    rows = size_expr(num_weights)
-    wide = torch.float32 if grad.dtype in LOW_PRECISION else grad.dtype
-    total = ctx.pointwise(node, lambda body, at: body.const(0, wide), dtype=wide)
-
-    def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, int | None]:
-        raw = body.cast(body.load(indices, at[: indices.ndim]), torch.int64)
-        mask = body.op("ne", raw, body.index(padding_idx)) if padding_idx >= 0 else None
-        return [body.checked_index(raw, rows), at[-1]], body.cast(body.load(grad, at), wide), mask
-
-    write(ctx, node, total, grad.sizes, compute, "add")
-    return total if wide == grad.dtype else copied(ctx, node, total)

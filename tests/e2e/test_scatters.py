@@ -211,3 +211,25 @@ def test_copy_of_a_value_whose_memory_another_result_takes(simdlen: int | None) 
     args = torch.arange(400.0), torch.tensor([1, 5, 99]), torch.arange(3.0), torch.tensor([4.0])
     compiled, _ = compile_counted(function)
     assert_same(compiled(*args), function(*args), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("rows", "places", "padding"), [(3000, (4, 50), -1), (3000, (4, 50), 7), (90, (31,), 7)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.usefixtures("simdlen", "threads")
+def test_gradient_of_a_table_with_few_lookups(
+    rows: int, places: tuple[int, ...], padding: int, dtype: torch.dtype
+) -> None:
+    def gradient(grad: Tensor, indices: Tensor) -> Tensor:
+        return torch.ops.aten.embedding_dense_backward(grad, indices, rows, padding, False)
+
+    indices = torch.randint(0, 9, places) * (rows // 9)  # every row several times
+    indices.view(-1)[::5] = 7
+    check(gradient, whole(*places, 37, dtype=dtype), indices)
+
+
+def test_lookups_outside_of_a_table_have_no_gradient() -> None:
+    gradient = torch.compile(
+        lambda grad, at: torch.ops.aten.embedding_dense_backward(grad, at, 100, -1, False), backend="icpu"
+    )
+    with pytest.raises(IndexError):
+        gradient(torch.ones(3, 8, dtype=torch.bfloat16), torch.tensor([0, 100, 1]))

@@ -178,6 +178,8 @@ def test_index_add_in_low_precision_rounds_where_eager_does(dtype: torch.dtype) 
 def test_gradient_of_embedding(padding: int, dtype: torch.dtype) -> None:
     grad, i = torch.ones(3, 4, 6, dtype=dtype), ints(3, 4, high=5)
     check(lambda g, i: aten.embedding_dense_backward(g, i, 5, padding, False), grad, i, exact=False)
+    grad, i = ints(3, 4, 6, high=9).to(dtype), ints(3, 4, high=5) * 7  # few rows of a table
+    check(lambda g, i: aten.embedding_dense_backward(g, i, 30, 7 * padding, False), grad, i)
 
 
 def test_gradients_of_reads_are_scatters() -> None:

@@ -53,10 +53,10 @@ def test_a_piece_of_rows_is_filled_and_added_to_at_a_time(
 
 
 def test_the_float_sums_of_a_gradient_of_low_precision_only_live_within_a_piece() -> None:
-    (strips,) = strips_of(gradient, *inputs(dtype=torch.bfloat16))
+    (strips,) = strips_of(gradient, *inputs(2000, dtype=torch.bfloat16))
     assert [elements for _, elements in strips.local] == [WIDTH]
     assert len(strips.kernels) == 3
-    scheduled(gradient, *inputs(dtype=torch.bfloat16))
+    scheduled(gradient, *inputs(2000, dtype=torch.bfloat16))
 
 
 def test_indices_of_several_dimensions_are_one_list() -> None:
