@@ -211,6 +211,7 @@ _FLOAT = (
     "sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
     "asinh acosh atanh erf erfc erfinv lgamma digamma i0 sigmoid atan2 copysign"
 )
+_SPECIAL = "i0e i1 i1e"
 _COMPARE = "eq ne lt le gt ge"
 _LOGICAL = "logical_not logical_and logical_or logical_xor"
 _BITWISE = "bitwise_not bitwise_and bitwise_or bitwise_xor"
@@ -218,6 +219,7 @@ _BITWISE = "bitwise_not bitwise_and bitwise_or bitwise_xor"
 TABLE: list[Elementwise] = [
     *(Elementwise(overloads(name), name) for name in _SAME.split()),
     *(Elementwise(overloads(name), name, KIND.INT_TO_FLOAT) for name in _FLOAT.split()),
+    *(Elementwise(overloads(f"special_{name}"), name, KIND.INT_TO_FLOAT) for name in _SPECIAL.split()),
     *(Elementwise(overloads(name), name, KIND.ALWAYS_BOOL) for name in _COMPARE.split()),
     *(Elementwise(overloads(name), logical(name), KIND.ALWAYS_BOOL) for name in _LOGICAL.split()),
     *(Elementwise(overloads(name), name) for name in _BITWISE.split()),

@@ -10,6 +10,5 @@
 namespace icpu {
 
 template <Float T> inline T digamma(T a) { return calc_digamma(a); }
-template <Float T> inline T i0(T a) { return calc_i0(a); }
 
 }  // namespace icpu

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -95,6 +97,28 @@ def test_erfinv_of_doubles_near_one_has_all_digits() -> None:
     near = 1 - torch.logspace(-0.4, -15.5, 64, dtype=torch.float64)
     compiled, _ = compile_counted(torch.erfinv)
     torch.testing.assert_close(compiled(near), torch.erfinv(near), rtol=1e-15, atol=0)
+
+
+SPECIAL = ("i0", "i0e", "i1", "i1e")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_special_functions_and_their_gradients_call_nothing(dtype: torch.dtype) -> None:
+    # Nowhere near 0, where eager mode's gradient of i1 loses digits, nor near the root of digamma.
+    x = torch.cat([torch.linspace(0.2, 0.9, 29), torch.tensor([0.11, 0.97])]).to(dtype)
+
+    def f(x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(getattr(torch.special, name)(x) for name in SPECIAL)
+
+    def step(function: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor) -> tuple[Tensor, ...]:
+        x = x.clone().requires_grad_()
+        results = function(x)
+        sum(result.sum() for result in results).backward()
+        return *(result.detach() for result in results), x.grad
+
+    compiled, reports = compile_counted(f)
+    assert_same(step(compiled, x), tuple(exact.to(dtype) for exact in step(f, x.double())), rtol=4e-6, atol=1e-6)
+    assert [report.externs for report in reports] == [()] * len(reports)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
