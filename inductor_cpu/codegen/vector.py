@@ -36,7 +36,7 @@ VECTOR: dict[str, Row] = {
         "floor ceil trunc sqrt rsqrt reciprocal low_exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan"
     ),
     **calls("sinh cosh asinh acosh atanh erf erfc erfinv lgamma isnan isinf signbit"),
-    **calls("i0 i0e i1 i1e"),
+    **calls("i0 i0e i1 i1e digamma trigamma"),
     **calls("exp_of_nonpositive gelu_slope low_gelu_slope"),
     "exp": Row(float="icpu::exp({0})", low="icpu::low_exp({0})"),
     "tanh": Row(float="icpu::tanh({0})", low="icpu::low_tanh({0})"),
@@ -85,7 +85,7 @@ VECTOR: dict[str, Row] = {
 BOUNDS: dict[str, str] = {"maximum": "icpu::at_least({0}, {1})", "minimum": "icpu::at_most({0}, {1})"}
 
 #: Ops that run lane by lane for every dtype, because there are no vector instructions for them.
-LANE_BY_LANE: frozenset[str] = frozenset({"digamma", "ipow"})
+LANE_BY_LANE: frozenset[str] = frozenset({"ipow"})
 
 #: Ops whose result can leave the range of a narrow integer.
 LEAVES_RANGE: frozenset[str] = frozenset(

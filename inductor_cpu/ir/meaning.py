@@ -121,6 +121,7 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "i1": torch.special.i1,
     "i1e": torch.special.i1e,
     "digamma": torch.digamma,
+    "trigamma": functools.partial(torch.polygamma, 1),
     "sigmoid": torch.sigmoid,
     "gelu": _gelu,
     "silu": torch.nn.functional.silu,

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from inductor_cpu.lower.pointwise import KIND, aten, formula
+from torch import fx
+
+from inductor_cpu.errors import Unsupported
+from inductor_cpu.lower.context import Lowering
+from inductor_cpu.lower.pointwise import KIND, aten, compute_dtype, elementwise, formula
+from inductor_cpu.lower.registry import rule
 from inductor_cpu.lower.terms import Term, where
+from inductor_cpu.lower.values import TensorValue
 
 Number = int | float
 
@@ -110,3 +117,12 @@ def ndtr(x: Term) -> Term:
     inside = 0.5 + 0.5 * scaled.op("erf")
     tail = 0.5 * scaled.op("abs").op("erfc")
     return where(scaled.op("abs") < 1, inside, where(scaled > 0, 1 - tail, tail))
+
+
+@rule(aten.polygamma.default)
+def polygamma(ctx: Lowering, node: fx.Node, order: int, x: Any) -> TensorValue:
+    """digamma and its derivative, which is the gradient of digamma."""
+    if order not in (0, 1):
+        raise Unsupported(node, f"polygamma of order {order} has no formula")
+    op = ("digamma", "trigamma")[order]
+    return elementwise(ctx, node, op, (x,), compute_dtype(node, node.args[1:], _FLOAT))

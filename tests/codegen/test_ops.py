@@ -26,7 +26,7 @@ DIVIDING = {"floordiv", "truncdiv", "fmod", "remainder"}
 SKIP = {
     *CHECKS,
     *("where", "quotient", "philox", "philox_second", "low_exp", "exp_of_nonpositive", "gelu_slope", "low_gelu_slope"),
-    *("i0", "i0e", "i1", "i1e"),
+    *("i0", "i0e", "i1", "i1e", "digamma", "trigamma"),
 }  # tests of their own
 N = size_symbol("n")
 I = loop_var("i", of(N))
@@ -50,7 +50,7 @@ EXACT = {
     *("neg", "abs", "sign", "relu", "floor", "ceil", "round", "trunc", "isnan", "isinf", "signbit", "logical_not"),
     *("bitwise_not", "add", "sub", "mul", "div", "fmod", "remainder", "floordiv", "truncdiv", "ipow", "copysign"),
     *("maximum", "minimum", "fmax", "fmin", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or"),
-    *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "digamma", "nextafter", "fma"),
+    *("logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "lshift", "rshift", "nextafter", "fma"),
 }
 #: Bounds in units of the last place for the others, against fp64 (f64: against eager).
 ULPS = {"sqrt": 0.5, "reciprocal": 0.5, "erfc": 4.0, "sigmoid": 2.5, "lgamma": 4.0, "erfinv": 1.5}

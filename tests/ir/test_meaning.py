@@ -27,6 +27,7 @@ EAGER = {
     "rshift": torch.bitwise_right_shift,
     "quotient": lambda a, b, inverse: torch.div(a, b),
     "fma": lambda a, b, c: torch.addcmul(c, a, b),
+    "trigamma": functools.partial(torch.polygamma, 1),
     "i0e": lambda x: torch.special.i0e(x.double()).to(x.dtype),  # of bf16 and f16 eager's is two units off
     **{name: getattr(torch.special, name) for name in ("i1", "i1e")},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -37,6 +38,13 @@ def test_special_function_of_floats_equals_eager(name: str) -> None:
     known = FLOATS[:2] if name == "i0e" else FLOATS  # of bf16 eager mode's is two units off
     check_each(function, *([sample(dtype)] for dtype in known), exact=False)
     check(function, sample(torch.int32), exact=False)
+
+
+def test_gradient_of_digamma_is_no_call_but_further_derivatives_are() -> None:
+    for order in (0, 1):
+        function = functools.partial(torch.polygamma, order)
+        check_each(function, *([sample(dtype)] for dtype in (*FLOATS, torch.int64)), exact=False)
+    check(functools.partial(torch.polygamma, 2), sample(torch.float32), calls=["polygamma.default"])
 
 
 @pytest.mark.parametrize("dtype", [*INTS, torch.bool], ids=str)
