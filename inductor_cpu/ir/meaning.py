@@ -122,6 +122,8 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "i1e": torch.special.i1e,
     "digamma": torch.digamma,
     "trigamma": functools.partial(torch.polygamma, 1),
+    "erfcx": torch.special.erfcx,
+    "log_ndtr": torch.special.log_ndtr,
     "sigmoid": torch.sigmoid,
     "gelu": _gelu,
     "silu": torch.nn.functional.silu,

@@ -8,6 +8,7 @@ from typing import Any
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
+from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.lower.context import Lowering
 from inductor_cpu.lower.pointwise import KIND, aten, compute_dtype, elementwise, formula
 from inductor_cpu.lower.registry import rule
@@ -117,6 +118,21 @@ def ndtr(x: Term) -> Term:
     inside = 0.5 + 0.5 * scaled.op("erf")
     tail = 0.5 * scaled.op("abs").op("erfc")
     return where(scaled.op("abs") < 1, inside, where(scaled > 0, 1 - tail, tail))
+
+
+def _of_float_and_double(op: str) -> None:
+    """The rule of a function that eager mode has no kernel of for low precision: there its error is raised."""
+
+    @rule(getattr(aten, f"special_{op}").default)
+    def lower(ctx: Lowering, node: fx.Node, x: Any) -> TensorValue:
+        dtype = compute_dtype(node, node.args, _FLOAT)
+        if dtype in LOW_PRECISION:
+            raise Unsupported(node, f"{op} has no {dtype} kernel")
+        return elementwise(ctx, node, op, (x,), dtype)
+
+
+for _op in ("erfcx", "log_ndtr"):
+    _of_float_and_double(_op)
 
 
 @rule(aten.polygamma.default)
