@@ -36,7 +36,7 @@ VECTOR: dict[str, Row] = {
         "floor ceil trunc sqrt rsqrt reciprocal low_exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan"
     ),
     **calls("sinh cosh asinh acosh atanh erf erfc erfinv lgamma isnan isinf signbit"),
-    **calls("i0 i0e i1 i1e digamma trigamma erfcx log_ndtr"),
+    **calls("i0 i0e i1 i1e digamma trigamma erfcx log_ndtr ndtri"),
     **calls("exp_of_nonpositive gelu_slope low_gelu_slope"),
     "exp": Row(float="icpu::exp({0})", low="icpu::low_exp({0})"),
     "tanh": Row(float="icpu::tanh({0})", low="icpu::low_tanh({0})"),

@@ -124,6 +124,7 @@ MEANING: dict[str, Callable[..., Tensor]] = {
     "trigamma": functools.partial(torch.polygamma, 1),
     "erfcx": torch.special.erfcx,
     "log_ndtr": torch.special.log_ndtr,
+    "ndtri": torch.special.ndtri,
     "sigmoid": torch.sigmoid,
     "gelu": _gelu,
     "silu": torch.nn.functional.silu,

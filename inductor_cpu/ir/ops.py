@@ -64,7 +64,7 @@ _TABLE: list[OpRow] = [
     *_rows("exp exp2 expm1 log log2 log10 log1p", 1, "same", "float", cost=20),
     *_rows("sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh", 1, "same", "float", cost=25),
     *_rows("erf erfc erfinv lgamma sigmoid", 1, "same", "float", cost=25),
-    *_rows("i0 i0e i1 i1e digamma trigamma erfcx log_ndtr", 1, "same", "float", cost=40),
+    *_rows("i0 i0e i1 i1e digamma trigamma erfcx log_ndtr ndtri", 1, "same", "float", cost=40),
     *_rows("gelu gelu_tanh", 1, "same", "low", cost=20),
     *_rows("silu", 1, "same", "low", cost=16),
     # exp of float32 for sums and quotients that are rounded to bf16 or f16 in the end: 17 bits are right, all of exp(0)

@@ -131,7 +131,7 @@ def _of_float_and_double(op: str) -> None:
         return elementwise(ctx, node, op, (x,), dtype)
 
 
-for _op in ("erfcx", "log_ndtr"):
+for _op in ("erfcx", "log_ndtr", "ndtri"):
     _of_float_and_double(_op)
 
 

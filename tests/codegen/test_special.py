@@ -30,6 +30,20 @@ def _log_of_normal(x: Any) -> Any:
     return mpmath.log(tail) if x < 0 else mpmath.log1p(-tail)
 
 
+def _normal_quantile(p: Any) -> Any:
+    """By Newton's method on the logarithm of the probability of the tail."""
+    if p > 0.5:
+        return -_normal_quantile(1 - p)
+    z = mpmath.sqrt(-2 * mpmath.log(p)) if p < 0.1 else mpmath.mpf(1)
+    for _ in range(100):
+        tail = mpmath.erfc(z / mpmath.sqrt(2)) / 2
+        step = mpmath.log(tail / p) * tail * mpmath.sqrt(2 * mpmath.pi) * mpmath.exp(z * z / 2)
+        z += step
+        if abs(step) <= abs(z) * mpmath.mpf(10) ** -30 or abs(step) < mpmath.mpf(10) ** -35:
+            break
+    return -z
+
+
 @dataclass(frozen=True)
 class Function:
     """Eager's and mpmath's; ranges of arguments, (low, high) or with "log" for numbers spaced by their logarithms,
@@ -72,6 +86,9 @@ FUNCTIONS = {
         torch.special.erfcx, lambda x: mpmath.exp(x * x) * mpmath.erfc(x), (*_BOTH[:5], ("log", 30, 500), (-9, 0)), 3.5
     ),
     "log_ndtr": Function(torch.special.log_ndtr, _log_of_normal, (*_BOTH[:4], (8, 12), (-0.5, 0.5), *_BOTH[6:]), 3.5),
+    "ndtri": Function(
+        torch.special.ndtri, _normal_quantile, ((0, 1), ("log", 1e-37, 1e-2), ("log", 1e-7, 0.5), (0.49, 0.51)), 2.5
+    ),
 }
 
 
@@ -168,7 +185,7 @@ ENDS += [-27.0, 715.0, -715.0, 1e17, -1e17, 1e-20, -1e-20, float("inf"), float("
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function_ends_as_in_eager_mode(name: str, dtype: torch.dtype, isa: str, library: Library) -> None:
     x = torch.tensor(ENDS, dtype=F64).to(dtype)
-    known = x.float() if name in ("erfcx", "log_ndtr") and dtype in (BF16, F16) else x
+    known = x.float() if name in ("erfcx", "log_ndtr", "ndtri") and dtype in (BF16, F16) else x
     want, got = FUNCTIONS[name].eager(known).to(dtype), results(library, isa, x)[name]
     if name == "trigamma":  # at its poles eager mode divides by the sine of a rounded multiple of pi
         want = torch.where((x < 0) & (x == x.trunc()) & x.isfinite(), math.inf, want)

@@ -99,7 +99,7 @@ def test_erfinv_of_doubles_near_one_has_all_digits() -> None:
     torch.testing.assert_close(compiled(near), torch.erfinv(near), rtol=1e-15, atol=0)
 
 
-SPECIAL = ("i0", "i0e", "i1", "i1e", "digamma", "erfcx", "log_ndtr")
+SPECIAL = ("i0", "i0e", "i1", "i1e", "digamma", "erfcx", "log_ndtr", "ndtri")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

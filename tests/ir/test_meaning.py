@@ -29,7 +29,7 @@ EAGER = {
     "fma": lambda a, b, c: torch.addcmul(c, a, b),
     "trigamma": functools.partial(torch.polygamma, 1),
     "i0e": lambda x: torch.special.i0e(x.double()).to(x.dtype),  # of bf16 and f16 eager's is two units off
-    **{name: getattr(torch.special, name) for name in ("i1", "i1e", "erfcx", "log_ndtr")},
+    **{name: getattr(torch.special, name) for name in ("i1", "i1e", "erfcx", "log_ndtr", "ndtri")},
 }
 NONZERO_DIVISOR = {"floordiv", "truncdiv", "fmod", "remainder"}
 
@@ -59,7 +59,7 @@ RANDOM = {"philox", "philox_second"}
 
 #: Eager has no checks, no nextafter of float16, and these of no low precision.
 UNKNOWN = {("nextafter", torch.float16)}
-UNKNOWN |= {(op, dtype) for op in ("erfcx", "log_ndtr") for dtype in (torch.bfloat16, torch.float16)}
+UNKNOWN |= {(op, dtype) for op in ("erfcx", "log_ndtr", "ndtri") for dtype in (torch.bfloat16, torch.float16)}
 
 CASES = [
     (op, dtype)

@@ -33,7 +33,7 @@ def test_unary_of_floats_equals_eager(name: str) -> None:
     check_each(getattr(torch, name), *([sample(dtype)] for dtype in FLOATS), exact=name not in inexact)
 
 
-@pytest.mark.parametrize("name", ["i0e", "i1", "i1e", "erfcx", "log_ndtr"])
+@pytest.mark.parametrize("name", ["i0e", "i1", "i1e", "erfcx", "log_ndtr", "ndtri"])
 def test_special_function_of_floats_equals_eager(name: str) -> None:
     function = getattr(torch.special, name)
     known = [dtype for dtype in FLOATS if name.startswith("i") or dtype not in LOW_PRECISION]
