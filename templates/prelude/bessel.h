@@ -79,11 +79,11 @@ inline V bessel(const V& x) {
     const V a = size * size * 0.25;
     near = fma(a, sum_of_powers(a, Fits::near), Constant<V>::of(1));
     if constexpr (order == 1) near = near * (size * 0.5);
-    if constexpr (scaled) near = near * exp(-size);
+    if constexpr (scaled) near = near * exp_for<T>(-size);
   }
   if (any(!is_near)) {
     far = sum_of_powers<V>(2 * kBesselFar / size - 1, Fits::far);
-    if constexpr (!scaled) far = far * exp(size);
+    if constexpr (!scaled) far = far * exp_for<T>(size);
     far = far / sqrt(size);
   }
   const V result = select(is_near, near, far);

@@ -58,8 +58,16 @@ inline V erfcx(const V& x) {
   if (!any(negative)) return result;
   const V finite = select(x < -27, -27.0, x);  // the result is infinite before
   const V square = finite * finite;
-  const V power = exp(square) * (1 + rest_of_square<T>(finite, square));
+  const V power = exp_for<T>(square) * (1 + rest_of_square<T>(finite, square));
   return select(negative, 2 * power - result, result);
+}
+
+// log(1 - u): the logarithm of the rounded 1 - u by what that lacks of 1, times u (W. Kahan's way to compute log1p).
+template <class T, class V>
+inline V log_of_rest(const V& u) {
+  if constexpr (sizeof(T) == 8) return log1p(-u);
+  const V rest = 1 - u;
+  return select(rest == 1, -u, log_for<T>(rest) * (u / (1 - rest)));
 }
 
 template <Float T, class V>
@@ -67,12 +75,12 @@ inline V log_ndtr(const V& x) {
   const V half = 0.5 * erfcx_of_positive<T>(abs(x) * M_SQRT1_2);
   const auto negative = x < 0;
   V low = x, high = x;
-  if (any(negative)) low = log(half) - x * (0.5 * x);
+  if (any(negative)) low = log_for<T>(half) - x * (0.5 * x);
   if (any(!negative)) {
     const V finite = select(x > 40, 40.0, x);  // the distribution function is 1 before
     const V square = finite * finite;
-    const V density = exp(-0.5 * square) * (1 - 0.5 * rest_of_square<T>(finite, square));
-    high = log1p(-(half * density));
+    const V density = exp_for<T>(-0.5 * square) * (1 - 0.5 * rest_of_square<T>(finite, square));
+    high = log_of_rest<T>(half * density);
   }
   const V result = select(negative, low, high);
   if constexpr (sizeof(T) == 4) return result;

@@ -27,16 +27,16 @@ inline constexpr double kErfinvFarther[] = {
     7.5606332686740055e-5,  -1.9384212001791546e-5, 5.102018486197397e-6,   -1.2763136267089622e-6};
 inline constexpr double kErfinvNearEnd = 6.25, kErfinvFarEnd = 4;
 
-// farther: whether numbers may be nearer to 1 than floats are. Few vectors of common data have a number above 0.999.
-template <bool farther, class V>
+// Doubles may be nearer to 1 than floats are. Few vectors of common data have a number above 0.999.
+template <class T, class V>
 inline V near_erfinv(const V& a) {
-  const V w = -log((1 - a) * (1 + a));
+  const V w = -log_for<T>((1 - a) * (1 + a));
   const V near = a * sum_of_powers<V>(w - 3.125, kErfinvNear);
   const auto is_near = w < kErfinvNearEnd;
   if (!any(!is_near)) return near;
   const V root = sqrt(w);
   V far = sum_of_powers<V>(root - 3.25, kErfinvFar);
-  if constexpr (farther) {
+  if constexpr (sizeof(T) == 8) {
     far = select(root < kErfinvFarEnd, far, sum_of_powers<V>(root - 5, kErfinvFarther));
   }
   return select(abs(a) == 1, copysign(Constant<V>::of(kInf<double>), a), select(is_near, near, a * far));
@@ -46,9 +46,9 @@ inline V near_erfinv(const V& a) {
 template <Float T, class V>
 inline V erfinv(const V& a) {
   if constexpr (sizeof(T) == 4) {
-    return near_erfinv<false>(a);
+    return near_erfinv<T>(a);
   } else {
-    const V near = near_erfinv<true>(a), x = abs(near), size = abs(a);
+    const V near = near_erfinv<T>(a), x = abs(near), size = abs(a);
     const V excess = select(size < 0.5, erf(x) - size, 1 - size - erfc(x));
     return select(size < 1, copysign(x - excess * (1 / M_2_SQRTPI) * exp(x * x), a), near);
   }

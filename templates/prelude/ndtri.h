@@ -48,7 +48,7 @@ template <Float T, class V>
 inline V ndtri(const V& p) {
   const auto upper = p > 0.5;
   const V q = select(upper, 1 - p, p);  // exact
-  const V w = -log(4 * q * (1 - q));
+  const V w = -log_for<T>(4 * q * (1 - q));
   const auto is_near = w < kNdtriNearEnd;
   V size = (1 - 2 * q) * sum_of_powers<V>(w - 3.125, kNdtriNear);
   if (any(!is_near)) {

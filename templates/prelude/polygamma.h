@@ -117,7 +117,7 @@ inline V digamma_of_size(const V& p, const V& x) {
   }
   if (any(!is_near)) {
     const V z = w * w;
-    far = log(p) - fma(z, sum_of_powers<V>(8 * z - 1, Fits::far), w * 0.5);
+    far = log_for<T>(p) - fma(z, sum_of_powers<V>(8 * z - 1, Fits::far), w * 0.5);
   }
   return select(is_near, near, far);
 }
