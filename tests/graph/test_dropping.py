@@ -64,7 +64,7 @@ def compile_and_drop(net: nn.Module, *args: Any) -> Callable[..., Any]:
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv": (lambda: nn.Conv2d(32, 96, 3, bias=False), (1, 32, 6, 6)),
     "conv and batch norm": (lambda: nn.Sequential(nn.Conv2d(32, 96, 3), nn.BatchNorm2d(96)), (1, 32, 6, 6)),
-    "transposed conv": (lambda: nn.ConvTranspose2d(32, 64, 3), (1, 32, 6, 6)),
+    "transposed conv": (lambda: nn.ConvTranspose2d(32, 96, 3), (1, 32, 6, 6)),
     "linear": (lambda: nn.Linear(128, 288), (3, 128)),
     "linears on one input": (lambda: Heads(), (3, 128)),
     "a batch of linears": (lambda: Experts(), (3, 5, 128)),
