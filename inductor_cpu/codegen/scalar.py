@@ -60,8 +60,8 @@ SCALAR: dict[str, Row] = {
     "sign": Row(float="icpu::sign({0})", int="icpu::sign({0})"),
     "relu": Row(float="icpu::relu({0})", int="icpu::relu({0})"),
     **_std("floor ceil trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh"),
-    **_std("asinh acosh atanh erf erfc lgamma isnan isinf"),
-    **calls("rsqrt erfinv sigmoid signbit i0 i0e i1 i1e digamma trigamma erfcx log_ndtr ndtri"),
+    **_std("asinh acosh atanh erf lgamma isnan isinf"),
+    **calls("rsqrt erfinv sigmoid signbit i0 i0e i1 i1e digamma trigamma erfc erfcx log_ndtr ndtri"),
     "gelu": Row(low="icpu::gelu({0})"),
     "gelu_tanh": Row(low="icpu::gelu_tanh({0})"),
     "silu": Row(low="icpu::silu({0})"),
@@ -119,7 +119,7 @@ SCALAR: dict[str, Row] = {
 HEADERS: dict[str, str] = {"erfinv": "erfinv.h", "ndtri": "ndtri.h"}
 HEADERS |= dict.fromkeys(("i0", "i0e", "i1", "i1e"), "bessel.h")
 HEADERS |= dict.fromkeys(("digamma", "trigamma"), "polygamma.h")
-HEADERS |= dict.fromkeys(("erfcx", "log_ndtr"), "erfcx.h")
+HEADERS |= dict.fromkeys(("erfc", "erfcx", "log_ndtr"), "erfcx.h")
 HEADERS |= dict.fromkeys(("gelu", "gelu_tanh"), "gelu.h")
 HEADERS |= dict.fromkeys(("gelu_slope", "low_gelu_slope"), "gelu_slope.h")
 HEADERS |= dict.fromkeys(("silu", "low_exp"), "low_math.h")

@@ -51,7 +51,7 @@ ICPU_UNARY(cosh, _u10)
 ICPU_NAMED_UNARY(sleef_tanh, tanh, _u10)
 ICPU_UNARY(atanh, _u10)
 ICPU_NAMED_UNARY(sleef_erf, erf, _u10)
-ICPU_UNARY(erfc, _u15)
+ICPU_NAMED_UNARY(sleef_erfc, erfc, _u15)
 ICPU_UNARY(lgamma, _u10)
 ICPU_NAMED_UNARY(sleef_asinh, asinh, _u10)
 ICPU_NAMED_UNARY(sleef_acosh, acosh, _u10)
@@ -106,6 +106,12 @@ ICPU_INLINE_OR_SLEEF(expm1)
 ICPU_INLINE_OR_SLEEF(log)
 ICPU_INLINE_OR_SLEEF(log1p)
 #undef ICPU_INLINE_OR_SLEEF
+
+// Of floats it is in erfcx.h.
+template <int U>
+inline Vec<double, U> erfc(const Vec<double, U>& a) {
+  return sleef_erfc(a);
+}
 
 // -- rounding and square root: one instruction ------------------------------------------------------------------------
 #if defined(CPU_CAPABILITY_AVX512)

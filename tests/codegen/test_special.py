@@ -82,6 +82,7 @@ FUNCTIONS = {
         (("log", 1e-18, 1e-2), *_EVERYWHERE[1:], ("-log", 1e-18, 1e-2), (-1, 0), (-30, -1)),
         3.5,
     ),
+    "erfc": Function(torch.erfc, mpmath.erfc, (*_BOTH[:3], (2, 9), *_BOTH[6:]), 3.5),
     "erfcx": Function(
         torch.special.erfcx, lambda x: mpmath.exp(x * x) * mpmath.erfc(x), (*_BOTH[:5], ("log", 30, 500), (-9, 0)), 3.5
     ),
