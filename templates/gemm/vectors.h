@@ -75,11 +75,12 @@ struct Vectors {
     multiply(thread, a, b, c, rows, depth, accumulate, meanwhile);
   }
 
-  // The same for the first `width` columns of a panel. Much lower blocks are few: they compute whole panels.
+  // The same for the first `width` columns of a panel. Blocks that are lower by more than one row are few: they
+  // compute whole panels.
   template <class Rows, class Meanwhile>
   static void narrow_block(Thread& thread, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t width,
                            int64_t depth, bool accumulate, Meanwhile& meanwhile) {
-    if (rows <= kBlock / 2 || width > (vectors - 1) * kLanes) {
+    if (rows < kBlock - 1 || width > (vectors - 1) * kLanes) {
       return multiply(thread, a, b, c, rows, depth, accumulate, meanwhile);
     }
     const auto narrow = [&]<int R, int... n>(std::integral_constant<int, R>, std::integer_sequence<int, n...>) ICPU_INLINE {
@@ -91,7 +92,7 @@ struct Vectors {
       ((rows == kBlock - n ? narrow(std::integral_constant<int, kBlock - n>{}, std::make_integer_sequence<int, vectors - 1>{})
                            : void()),
        ...);
-    }(std::make_integer_sequence<int, kBlock / 2>{});
+    }(std::make_integer_sequence<int, 2>{});
   }
 
  private:
