@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, help="also write the figures to this file, a line of JSON for each layer")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(chosen.threads)
-    torch._dynamo.config.recompile_limit = 10**6  # all calls of Function share a code object
+    torch._dynamo.config.recompile_limit = 10**6  # all functions share a code object
     training = chosen.mode == "training"
     layers = [
         layer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def measure(layer: Layer, dtype: torch.dtype, training: bool) -> Measured:
         return Measured(layer.name, error=f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
     if wrong:
         return Measured(layer.name, error=wrong)
-    eager_us, compiled_us = (1e3 * _median(times[name][3:]) for name in ("eager", "icpu"))
+    eager_us, compiled_us = (1e3 * statistics.median(times[name][3:]) for name in ("eager", "icpu"))
     return Measured(layer.name, eager_us, compiled_us)
 
 
@@ -109,7 +110,3 @@ def _rounds(function: Callable[[], Any]) -> int:
     start = time.perf_counter()
     function()
     return max(ROUNDS[0], min(ROUNDS[1], int(SECONDS / 2 / (time.perf_counter() - start))))
-
-
-def _median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]

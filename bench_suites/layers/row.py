@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from bench_suites.suites.case import Call
+
 Make = Callable[[], torch.Tensor]
 
 
@@ -25,18 +27,6 @@ class Layer:
     trained: bool = True
     low_precision: bool = True
     random: bool = False
-
-
-class Function(nn.Module):
-    """A function without weights as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        """What the function returns."""
-        return self.function(*args)
 
 
 def layer(
@@ -64,7 +54,7 @@ def function(
     random: bool = False,
 ) -> Layer:
     """A function of tensors."""
-    return layer(name, lambda: Function(call), *inputs, trained=trained, low_precision=low_precision, random=random)
+    return layer(name, lambda: Call(call), *inputs, trained=trained, low_precision=low_precision, random=random)
 
 
 def integers(high: int, *shape: int) -> Make:

@@ -35,6 +35,18 @@ class Request:
         return self.mode == "training"
 
 
+class Call(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        """The function of the inputs."""
+        return self.function(*inputs)
+
+
 def weighted_mean(output: Any) -> torch.Tensor:
     """A scalar loss of any output: the mean of each floating tensor times fixed weights, added up.
 

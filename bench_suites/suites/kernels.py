@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
-
-from torch import nn
 
 from bench_suites.kernels.row import F32, KernelRow, Size
 from bench_suites.kernels.table import FAMILIES
-from bench_suites.suites.case import Case, Request, Row, Suite
-
-
-class Call(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Any) -> Any:
-        """The function of the inputs."""
-        return self.function(*inputs)
+from bench_suites.suites.case import Call, Case, Request, Row, Suite
 
 
 def _build(row: KernelRow, request: Request) -> Case:

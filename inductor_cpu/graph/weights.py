@@ -47,16 +47,14 @@ VIEWS = {
 #: Views of several parts, each taken by getitem.
 _PARTS = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.chunk.default}
 
-#: Arguments that steer the layout of a packed weight and not what it means: equal recipes may differ in them.
+#: Operators that give a weight in a layout of oneDNN's own, which no other operator reads -> the argument that steers
+#: the layout and not what it means: equal recipes may differ in it.
 _LAYOUT_HINTS: dict[Any, int] = {
     mkldnn._reorder_convolution_weight.default: 5,
     mkldnn._reorder_convolution_transpose_weight.default: 6,
     mkldnn._reorder_linear_weight.default: 1,
     mkldnn._reorder_mkldnn_rnn_layer_weight.default: 6,
 }
-
-#: Operators that give a weight in a layout of oneDNN's own, which no other operator reads.
-_PACKERS = frozenset(_LAYOUT_HINTS)
 
 #: Operators of ours whose second operand is a packed weight.
 _PRODUCTS = {
@@ -237,7 +235,7 @@ def _is_alias(node: fx.Node) -> bool:
 def _is_packed(node: fx.Node) -> bool:
     """Whether a value is in a layout of oneDNN's own."""
     made = args_of(node)[0] if node.target is operator.getitem else node
-    return made.target in _PACKERS
+    return made.target in _LAYOUT_HINTS
 
 
 def _is_mutable(node: fx.Node) -> bool:
