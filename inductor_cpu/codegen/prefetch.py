@@ -10,7 +10,7 @@ windows of an image do, are asked for as these are: where the loops will be some
 
 Some processors do better alone where neighbours follow one another (`Choices.runs`): on an EPYC (Zen 4) asking along a
 run only takes time, a twentieth to a third of copies, sums and layer norms, and so does asking for the next row if it
-follows; on one without AVX-512 (Zen 3) the same kernels are up to 1.5 times as fast if asked, 1.1 in the mean. They
+follows; on the core before it (Zen 3) the same kernels are up to 1.5 times as fast if asked, 1.1 in the mean. They
 do not find their way through gaps, to tables, to tiles, or to a row so long that its second pass delays
 the next. Nor are they in time for a run out of memory while other operands come out of the second-level cache again and
 again, as the sines and cosines of a rotary embedding do: on that EPYC 16 MB beside 1 MB of these took 1.15 to 1.5 times

@@ -84,6 +84,10 @@ LEVELS: Mapping[str, frozenset[str]] = {
 """Generations of CPUs, oldest first: the features of each and of all before it. Settings and reports name them."""
 
 _CAPABILITY_FEATURES: Mapping[str, frozenset[str]] = {"AVX512": _AVX512 | _AVX2, "AVX2": _AVX2}
+
+#: Of AMD's family 25, which has Zen 3 and Zen 4, the models that are Zen 4. ("Processor Programming Reference" of each)
+_ZEN4_MODELS = (range(0x10, 0x20), range(0x60, 0xB0))
+
 _DEFAULT_CACHES = {"l1": 32 << 10, "l2": 1 << 20, "l3": 16 << 20}
 
 
@@ -92,7 +96,8 @@ class Target:
     """What kernels are compiled for.
 
     `cores` counts the CPUs this process may run on; `l1` (data), `l2` and `l3` are bytes per instance of the cache.
-    `features` are the names in /proc/cpuinfo that matter here, whatever `isa` was chosen.
+    `features` are the names in /proc/cpuinfo that matter here, whatever `isa` was chosen. `zen` is the generation of
+    AMD's cores of that name, 0 for others; a virtual machine may hide instructions of the core, but not its habits.
     """
 
     isa: Isa
@@ -102,6 +107,7 @@ class Target:
     l3: int
     cpu_name: str
     features: frozenset[str] = frozenset()
+    zen: int = 0
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -120,8 +126,8 @@ class Target:
     @property
     def follows_runs(self) -> bool:
         """Whether the processor itself fetches neighbours that follow one another faster than if it is asked for them,
-        as CPUs of AMD with AVX-512 do (Zen 4). Those before it are 1.1 times as fast if asked, in the mean."""
-        return "AMD" in self.cpu_name and "avx512f" in self.features
+        as Zen 4 does. Those before it are 1.1 times as fast if asked, in the mean."""
+        return self.zen >= 4
 
     @property
     def gains_by_tiles_around_cache(self) -> bool:
@@ -149,6 +155,19 @@ def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
     return (name.group(1).strip() if name else "unknown CPU"), features
 
 
+def zen_generation(text: str) -> int:
+    """Which of AMD's Zen cores, from 1 on, the text of /proc/cpuinfo tells of; 0 for any other."""
+    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    family, model = found.get("cpu family", ""), found.get("model", "")
+    if found.get("vendor_id") != "AuthenticAMD" or not (family.isdecimal() and model.isdecimal()):
+        return 0
+    if int(family) == 0x17:
+        return 2 if int(model) >= 0x30 else 1
+    if int(family) == 0x19:
+        return 4 if any(int(model) in models for models in _ZEN4_MODELS) else 3
+    return 5 if int(family) >= 0x1A else 0
+
+
 def best_isa(features: Iterable[str]) -> Isa:
     """The widest instruction set that these features allow."""
     have = frozenset(features)
@@ -158,12 +177,14 @@ def best_isa(features: Iterable[str]) -> Isa:
 @lru_cache(maxsize=1)
 def detect() -> Target:
     """This machine with its widest instruction set. Never fails: what cannot be read gets a modest default."""
-    name, features = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
+    text = _read(Path("/proc/cpuinfo"))
+    name, features = parse_cpuinfo(text)
     if not features:
         features = _CAPABILITY_FEATURES.get(torch.backends.cpu.get_cpu_capability(), frozenset())
     caches = _caches(Path("/sys/devices/system/cpu/cpu0/cache"))
     cores = len(os.sched_getaffinity(0))
-    return Target(best_isa(features), cores, caches["l1"], caches["l2"], caches["l3"], name, features)
+    sizes = (caches["l1"], caches["l2"], caches["l3"])
+    return Target(best_isa(features), cores, *sizes, name, features, zen_generation(text))
 
 
 def target_for(simdlen: int | None = None, max_isa: str | None = None) -> Target:

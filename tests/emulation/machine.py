@@ -34,7 +34,7 @@ def emulated(machine: Target) -> Target | None:
     has_vectors = machine.features >= _AVX512.needs
     features = machine.features | _TILES | _DOTS | (frozenset() if has_vectors else _VECTORS)
     isa = replace(_AVX512, flags=_flags(_AVX512 if has_vectors else _AVX2), optional=_real_extras(machine))
-    return replace(machine, isa=isa, features=features, cpu_name="Intel(R) Xeon(R), emulated")
+    return replace(machine, isa=isa, features=features, cpu_name="Intel(R) Xeon(R), emulated", zen=0)
 
 
 def emulated_avx2(machine: Target) -> Target | None:

@@ -37,6 +37,31 @@ def test_cpuinfo_without_flags_gives_no_features() -> None:
     assert cpu.parse_cpuinfo("processor : 0\n") == ("unknown CPU", frozenset())
 
 
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "generation"),
+    [
+        ("AuthenticAMD", "23", "1", 1),
+        ("AuthenticAMD", "23", "49", 2),
+        ("AuthenticAMD", "25", "1", 3),
+        ("AuthenticAMD", "25", "17", 4),  # also where the machine hides AVX-512
+        ("AuthenticAMD", "25", "80", 3),
+        ("AuthenticAMD", "25", "97", 4),
+        ("AuthenticAMD", "25", "160", 4),
+        ("AuthenticAMD", "26", "2", 5),
+        ("AuthenticAMD", "22", "0", 0),
+        ("GenuineIntel", "25", "17", 0),
+        ("AuthenticAMD", "unknown", "17", 0),
+    ],
+)
+def test_generations_of_zen_go_by_family_and_model(vendor: str, family: str, model: str, generation: int) -> None:
+    text = f"vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: AMD EPYC\n"
+    assert cpu.zen_generation(text) == generation
+
+
+def test_other_instructions_leave_the_generation_of_the_core() -> None:
+    assert cpu.target_for(0, "avx2").zen == cpu.detect().zen
+
+
 def test_optional_flags_follow_the_features() -> None:
     plain = dataclasses.replace(cpu.detect(), isa=cpu.ISAS[0], features=frozenset(AVX512.split()))
     rich = dataclasses.replace(plain, features=plain.features | {"avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"})
