@@ -182,6 +182,16 @@ inline ICPU_INLINE void fetch_tile_to_write(const T* p, int64_t index, int64_t s
   for (int i = 0; i < kLanes; ++i) fetch_to_write(p, index + i * stride, lanes);
 }
 
+// The first `count` values of a row.
+template <class T>
+inline ICPU_INLINE void store_start(T* p, int64_t count, const value_t<T>& row) {
+#if defined(CPU_CAPABILITY_AVX512)
+  store_unit(p, Tail(count).bits, row);
+#else
+  store_first(p, static_cast<int>(count), row);
+#endif
+}
+
 // Lane i's row, p[i * stride + t] for t < rows.count; zeros for lanes that take no part.
 template <class T, class Rows, class Lanes>
 inline ICPU_INLINE value_t<T> load_row(const T* p, int64_t stride, const Rows& rows, const Lanes& lanes, int i) {
@@ -197,7 +207,7 @@ inline ICPU_INLINE void store_row(
     T* p, int64_t stride, const Rows& rows, const Lanes& lanes, int i, const value_t<T>& row) {
   if (!lanes.active(i)) return;
   if (rows.count == kLanes) store_unit(p + i * stride, row);
-  else store_unit(p + i * stride, Tail(rows.count).bits, row);
+  else store_start(p + i * stride, rows.count, row);
 }
 
 // The same where a row of a tile is a register of 64-bit elements, whose lanes are the first ones of a vector.
@@ -220,7 +230,7 @@ inline ICPU_INLINE void store_short_row(
     T* p, int64_t stride, const Rows& rows, const Lanes& lanes, int i, const Reg<T>& row) {
   if (!lanes.active(i)) return;
   if (rows.count == kShortTile) std::memcpy(static_cast<void*>(p + i * stride), &row, sizeof(row));
-  else store_unit(p + i * stride, Tail(rows.count).bits, value_t<T>{{row}});
+  else store_start(p + i * stride, rows.count, value_t<T>{{row}});
 }
 
 // tile[t][lane] = p[lane * stride + t] for t < rows.count.

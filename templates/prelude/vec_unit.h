@@ -225,6 +225,23 @@ inline void store_first(T* p, int count, const value_t<T>& v) {
     done += piece;
   }
 }
+template <class T>
+  requires(sizeof(T) == 4)
+inline void store_first(T* p, int count, const value_t<T>& v) {
+  __m128i rest = _mm256_castsi256_si128((__m256i)v.r[0]);
+  auto* to = reinterpret_cast<char*>(p);
+  if (count & 4) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), rest);
+    rest = _mm256_extracti128_si256((__m256i)v.r[0], 1);
+    to += 16;
+  }
+  if (count & 2) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), rest);
+    rest = _mm_unpackhi_epi64(rest, rest);
+    to += 8;
+  }
+  if (count & 1) _mm_storeu_si32(to, rest);
+}
 #endif
 
 // -- units of a vector ------------------------------------------------------------------------------------------------
