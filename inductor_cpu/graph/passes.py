@@ -27,6 +27,7 @@ from inductor_cpu.graph.flex import mark_flexible
 from inductor_cpu.graph.join import join_linears
 from inductor_cpu.graph.kept_bytes import keep_bytes
 from inductor_cpu.graph.linear import WhyNotPack, fuse_linear_binaries, pack_linears
+from inductor_cpu.graph.nested_joins import nest_joins
 from inductor_cpu.graph.per_call import PerCallChoice, pack_per_call
 from inductor_cpu.graph.per_call_convolution import TilingChoice, convolve_by_tiles
 from inductor_cpu.graph.per_call_pixels import PixelChoice, multiply_pixels
@@ -134,16 +135,19 @@ def run_passes(
     if not prepack or not static_inputs:
         drop_copies(gm)
         expand_quantization(gm)
+        nested = _nested(nest_joins(gm))
         multiplied, widened = multiply_pixels(gm, by_pixels), widen_convolutions(gm)
         tiled = convolve_by_tiles(gm, tiling_kernel)
         products = _per_call(pack_per_call(gm, frozenset(), micro_kernel, kernel_per_call))
         kinds = {"by tiles of windows": tiled, "as products of pixels": multiplied, "in float32": widened}
         products += [f"{n} convolutions and gradients of convolutions {kind}" for kind, n in kinds.items() if n]
+        products += nested
         return Prepared(gm, None, (*gm.meta.get(DONE_BEFORE, ()), *products, *attention))
     promised, shared = keep_result_strides(gm), find_shared_results(gm)
     share_views(gm)
     drop_copies(gm)
     folded, quantized = _fold(gm, static_inputs, micro_kernel)
+    nested = _nested(nest_joins(gm))
     slices, joined = join_linears(gm, weight_only(gm, static_inputs))
     phased = convolve_by_phases(gm, weight_only(gm, static_inputs), tiling_kernel)
     convolve_over_two_dimensions(gm, weight_only(gm, static_inputs))
@@ -168,7 +172,8 @@ def run_passes(
     )
     kinds = {"transposed convolutions as convolutions": len(phased), "convolutions in float32": widened}
     changed = [f"{count} {kind}" for kind, count in kinds.items() if count]
-    return Prepared(gm, recipe, (counts, *changed, *products, *joined, *attention, *_texts([*refused, *more, *others])))
+    why_not = _texts([*refused, *more, *others])
+    return Prepared(gm, recipe, (counts, *changed, *products, *joined, *nested, *attention, *why_not))
 
 
 def _fold(gm: fx.GraphModule, static_inputs: Collection[int], micro_kernel: MicroKernelChoice) -> tuple[str, int]:
@@ -214,6 +219,10 @@ def keep_result_strides(gm: fx.GraphModule) -> list[tuple[Any, ...] | None]:
 def _per_call(count: int) -> list[str]:
     kinds = "of batches, or with an operand packed at each call or read by loops"
     return [f"{count} products {kinds}, by kernels of ours"] if count else []
+
+
+def _nested(spared: int) -> list[str]:
+    return [f"joins read {spared} parts less, as earlier ones have them"] if spared else []
 
 
 def _texts(refused: list[Refusal]) -> list[str]:
