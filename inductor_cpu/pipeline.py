@@ -219,8 +219,8 @@ def _generate(
 ) -> tuple[ExecutionPlan, list[KernelSource]]:
     """The plan of a schedule, and the C++ that it calls."""
     with trace.stage("codegen"):
-        sources, symbols = generate_all(schedule, machine.target, _choices(config, machine.target))
-        plan = build_plan(schedule, symbols, _redzone(config))
+        sources, functions = generate_all(schedule, machine.target, _choices(config, machine.target))
+        plan = build_plan(schedule, functions, _redzone(config))
     trace.record("codegen", lambda: show(plan))
     if trace.dumping:
         for source in sources:

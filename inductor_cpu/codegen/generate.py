@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from inductor_cpu.codegen.alike import Function, join_alike, takes_ints
 from inductor_cpu.codegen.around import SHARE_OF_CACHE
 from inductor_cpu.codegen.attention import generate_attention, generate_attention_backward
 from inductor_cpu.codegen.kernel import generate
@@ -18,17 +19,23 @@ from inductor_cpu.ir.scatter import is_scatter
 from inductor_cpu.targets.cpu import Target
 
 
-def generate_all(schedule: Schedule, target: Target, choices: Choices) -> tuple[list[KernelSource], dict[int, str]]:
-    """The functions, each text once, and the name of each step's function by the step's number."""
-    sources: dict[str, KernelSource] = {}
-    symbols: dict[int, str] = {}
+def generate_all(
+    schedule: Schedule, target: Target, choices: Choices
+) -> tuple[list[KernelSource], dict[int, Function]]:
+    """The functions, each text once, and that of each step by the step's number."""
+    of_steps: dict[int, KernelSource] = {}
     scattered = _scattered_later(schedule)
     for number, step in enumerate(schedule.steps):
         if not isinstance(step, Extern):
-            source = _source(step, schedule, target, _with_more_kept(step, scattered[number], choices))
-            sources.setdefault(source.symbol, source)
-            symbols[number] = source.symbol
-    return list(sources.values()), symbols
+            of_steps[number] = _source(step, schedule, target, _with_more_kept(step, scattered[number], choices))
+    steps = ((source, schedule.steps[number]) for number, source in of_steps.items())
+    joined = join_alike({source: len(step.sizes) for source, step in steps if takes_ints(step)})
+    sources: dict[str, KernelSource] = {}
+    functions: dict[int, Function] = {}
+    for number, own in of_steps.items():
+        source, functions[number] = joined.get(own, (own, Function(own.symbol)))
+        sources.setdefault(source.symbol, source)
+    return list(sources.values()), functions
 
 
 def _scattered_later(schedule: Schedule) -> list[frozenset[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from inductor_cpu.codegen.alike import Function
 from inductor_cpu.codegen.attention import pointers_of, score_pointers, score_sizes, sizes_of
 from inductor_cpu.codegen.ranking import ranking_pointers, ranking_sizes
 from inductor_cpu.codegen.starts import starts
@@ -27,15 +28,15 @@ from inductor_cpu.ir.nodes import (
 )
 
 
-def build_plan(schedule: Schedule, symbols: Mapping[int, str], redzone: int = 0) -> ep.ExecutionPlan:
-    """The plan of a schedule. symbols: for each step that is a kernel, by position, the name of its function. redzone:
-    the bytes that the schedule keeps free around each buffer, which are then guarded."""
-    return _PlanBuilder(schedule, symbols, redzone).run()
+def build_plan(schedule: Schedule, functions: Mapping[int, Function], redzone: int = 0) -> ep.ExecutionPlan:
+    """The plan of a schedule. functions: of each step that is a kernel, by position. redzone: the bytes that the
+    schedule keeps free around each buffer, which are then guarded."""
+    return _PlanBuilder(schedule, functions, redzone).run()
 
 
 class _PlanBuilder:
-    def __init__(self, schedule: Schedule, symbols: Mapping[int, str], redzone: int) -> None:
-        self.schedule, self.symbols, self.redzone = schedule, symbols, redzone
+    def __init__(self, schedule: Schedule, functions: Mapping[int, Function], redzone: int) -> None:
+        self.schedule, self.functions, self.redzone = schedule, functions, redzone
         self.program = schedule.program
         self.buffers: dict[str, Buffer] = self.program.buffer_table
         self.places = dict(schedule.places)
@@ -144,31 +145,33 @@ class _PlanBuilder:
     # -- steps -------------------------------------------------------------------------------------------------------
     def step(self, number: int, step: Step) -> None:
         if isinstance(step, (Kernel, Strips)):
-            self.kernel(self.symbols[number], step)
+            self.kernel(self.functions[number], step)
         elif isinstance(step, Scored):
             own = tuple(self.symbol(size) for size in score_sizes(step))
             ints = (*self.integers(sizes_of(step.attention, self.buffers)), *own)
-            self.template(self.symbols[number], step, (*pointers_of(step.attention), *score_pointers(step)), ints)
+            self.template(
+                self.functions[number].symbol, step, (*pointers_of(step.attention), *score_pointers(step)), ints
+            )
         elif isinstance(step, (Attention, AttentionBackward)):
             ints = self.integers(sizes_of(step, self.buffers))
-            self.template(self.symbols[number], step, pointers_of(step), ints)
+            self.template(self.functions[number].symbol, step, pointers_of(step), ints)
         elif isinstance(step, Ranking):
             ints = self.integers(ranking_sizes(step))
-            self.template(self.symbols[number], step, ranking_pointers(step), ints)
+            self.template(self.functions[number].symbol, step, ranking_pointers(step), ints)
         elif isinstance(step, (TilePacking, WeightGradient)):
             ints = self.integers(tile_sizes(step))
-            self.template(self.symbols[number], step, tile_pointers(step), ints)
+            self.template(self.functions[number].symbol, step, tile_pointers(step), ints)
         else:
             self.extern(step)
 
-    def kernel(self, symbol: str, kernel: Kernel | Strips) -> None:
+    def kernel(self, function: Function, kernel: Kernel | Strips) -> None:
         for arg in kernel.args:
             if arg.writes:
                 self.allocate(self.buffers[arg.buffer])
         begins = zip(kernel.args, starts(kernel), strict=True)
         pointers = tuple(self.pointer(arg.buffer, start * arg.dtype.itemsize) for arg, start in begins)
-        ints = tuple(self.symbol(s) for s in kernel.sizes)
-        self.instructions.append(ep.KernelCall(symbol, kernel.label, pointers, ints))
+        ints: list[ep.IntLike] = [self.symbol(size) for size in kernel.sizes]
+        self.instructions.append(ep.KernelCall(function.symbol, kernel.label, pointers, (*ints, *function.ints)))
 
     def template(
         self, symbol: str, node: Templated | Scored, names: Sequence[str], ints: tuple[ep.IntLike, ...]

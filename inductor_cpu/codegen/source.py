@@ -17,3 +17,8 @@ def named(text: str, label: str, instances: Iterable[Instance] = ()) -> KernelSo
     """A kernel under the hash of its text, which has `HEAD` in it: equal texts share a symbol. label: for people."""
     symbol = "icpu_" + hashlib.sha256(text.encode()).hexdigest()[:24]
     return KernelSource(symbol, label, text.replace(_PLACEHOLDER, symbol), tuple(dict.fromkeys(instances)))
+
+
+def unnamed(source: KernelSource) -> str:
+    """The text that a kernel was named by."""
+    return source.code.replace(source.symbol, _PLACEHOLDER)

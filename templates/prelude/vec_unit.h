@@ -225,6 +225,7 @@ inline void store_first(T* p, int count, const value_t<T>& v) {
     done += piece;
   }
 }
+// The same out of registers.
 template <class T>
   requires(sizeof(T) == 4)
 inline void store_first(T* p, int count, const value_t<T>& v) {
