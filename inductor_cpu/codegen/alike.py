@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from inductor_cpu.codegen.source import HEAD, named, unnamed
+from inductor_cpu.ir.index import INT32
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.plan import KernelSource
 
@@ -58,7 +59,8 @@ def join_alike(sources: Mapping[KernelSource, int]) -> dict[KernelSource, tuple[
     groups: defaultdict[object, dict[KernelSource, _Text]] = defaultdict(dict)
     for source, sizes in sources.items():
         text = _cut(unnamed(source))
-        groups[text.pieces, source.instances, sizes][source] = text
+        types = tuple(map(_type_of, text.numbers))
+        groups[text.pieces, types, source.instances, sizes][source] = text
     found: dict[KernelSource, tuple[KernelSource, Function]] = {}
     for members in groups.values():
         if len(members) > 1:
@@ -78,10 +80,15 @@ def _joined(
     written = (piece + names.get(column, str(column[0])) for piece, column in zip(pieces, columns, strict=False))
     text = "".join((*written, pieces[-1]))
     head = f"{HEAD} {{\n"
-    lines = "".join(f"  const int64_t {name} = sizes[{name[1:]}];\n" for name in names.values())
+    lines = "".join(f"  const {_type_of(c[0])} {name} = sizes[{name[1:]}];\n" for c, name in names.items())
     one = named(text.replace(head, head + lines), first.label, first.instances)
     own = (tuple(column[member] for column in ints) for member in range(len(members)))
     return {source: (one, Function(one.symbol, numbers)) for source, numbers in zip(members, own, strict=True)}
+
+
+def _type_of(number: int) -> str:
+    """What a number in a text is to C++: vectors of it, and what is found by its type, must stay the same."""
+    return "int" if number <= INT32[1] else "int64_t"
 
 
 def _cut(text: str) -> _Text:

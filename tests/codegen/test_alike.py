@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def test_numbers_that_differ_are_ints_and_equal_ones_stay() -> None:
     assert first == second
     assert by_first == Function(first.symbol, (64, 3))
     assert by_second == Function(first.symbol, (128, 4))
-    lines = ("const int64_t n0 = sizes[0];", "const int64_t n1 = sizes[1];", "f(p0 + 16 * i, n0, 0.5f, n0);")
+    lines = ("const int n0 = sizes[0];", "const int n1 = sizes[1];", "f(p0 + 16 * i, n0, 0.5f, n0);")
     assert first == kernel(*lines, "g(n1, 7);")
 
 
@@ -44,7 +45,7 @@ def test_numbers_that_are_equal_in_one_kernel_alone_are_two_ints() -> None:
 
 def test_ints_follow_the_kernel_s_own_sizes() -> None:
     ((source, function), _) = joined(kernel("f(n0, n1, 5);"), kernel("f(n0, n1, 6);"), sizes=2)
-    assert unnamed(source).splitlines()[1:3] == ["  const int64_t n2 = sizes[2];", "  f(n0, n1, n2);"]
+    assert unnamed(source).splitlines()[1:3] == ["  const int n2 = sizes[2];", "  f(n0, n1, n2);"]
     assert function.ints == (5,)
 
 
@@ -75,6 +76,14 @@ def test_kernels_of_other_templates_and_sizes_stay_apart() -> None:
     assert join_alike({kernel("f(4);"): 0, kernel("f(5);"): 1}) == {}
 
 
+def test_ints_have_the_types_of_the_numbers() -> None:
+    """5 is an int, and 1 << 31 none: of what differs in that are vectors of other types."""
+    large, larger = kernel("lanes.vec(2147483648);"), kernel("lanes.vec(4294967296);")
+    (source, function), _ = joined(large, larger, kernel("lanes.vec(5);"))
+    assert "const int64_t n0 = sizes[0];" in source.code
+    assert function.ints == (1 << 31,)
+
+
 def test_comparisons_begin_no_template_arguments() -> None:
     (source, _), _ = joined(kernel("for (int i = 0; i < 64; ++i) f();"), kernel("for (int i = 0; i < 32; ++i) f();"))
     assert "i < n0;" in source.code
@@ -103,6 +112,22 @@ def test_layers_of_several_widths_share_a_function(dynamic: bool, tmp_path: Path
     texts = [path.read_text() for path in tmp_path.glob("*/icpu_*.cpp")]
     products = [text for text in texts if "icpu::gemm::multiply" in text]
     assert len(products) < 3, "five layers, of four shapes, and the last one may be cut otherwise"
+
+
+def test_positions_that_are_compared_with_other_numbers_keep_their_type() -> None:
+    """The gradient of a reflection compares lanes of 32 bits with numbers of 32 bits."""
+
+    def several(*xs: torch.Tensor) -> list[torch.Tensor]:
+        return [nn.functional.pad(x, (3, 2), mode="reflect") for x in xs]
+
+    def gradients(function: Callable[..., list[torch.Tensor]]) -> tuple[torch.Tensor, ...]:
+        xs = [(torch.arange(size).float().view(1, size)).requires_grad_() for size in (70, 640, 6400)]
+        return torch.autograd.grad(sum(y.square().sum() for y in function(*xs)), xs)
+
+    with inductor_cpu.config.patch({"cpp.max_horizontal_fusion_size": 1}):
+        found = gradients(torch.compile(several, backend="icpu", dynamic=False))
+    for result, expected in zip(found, gradients(several), strict=True):
+        torch.testing.assert_close(result, expected)
 
 
 @torch.no_grad()
