@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,8 +36,10 @@ def layer(channels: int, columns: int, padding: int | tuple[int, int], bias: boo
 
 
 def templates(folder: Path) -> list[bool]:
-    """Of each kernel with a product whether it is by tiles."""
-    texts = [path.read_text() for path in sorted(folder.glob("*/icpu_*.cpp"))]
+    """Of each call of a kernel with a product whether it is by tiles."""
+    (plan,) = (path.read_text() for path in folder.glob("*/03_codegen.txt"))
+    found = {path.stem: path.read_text() for path in folder.glob("*/icpu_*.cpp")}
+    texts = [found[symbol] for symbol in re.findall(r"\bicpu_[0-9a-f]{24}\b", plan)]
     return ["convolve_tiles" in text for text in texts if "icpu::gemm::" in text]
 
 
