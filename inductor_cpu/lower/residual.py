@@ -30,11 +30,11 @@ def can_update(ctx: Lowering, node: fx.Node, env: Mapping[fx.Node, Any]) -> bool
     """Whether a call is such a convolution and may write its other operand. env: all that is lowered so far.
 
     The operand must be all of a buffer that the program made, laid out as the result; and no value in that buffer may
-    have a reader that is not lowered yet."""
+    have a reader that is not lowered yet, or be what the call convolves: oneDNN reads that again for other channels."""
     if node.target is not _ADDING or node.args[_OPERATION] != "add":
         return False
-    other = env[node.args[1]] if isinstance(node.args[1], fx.Node) else None
-    if not isinstance(other, TensorValue):
+    x, other = (env[arg] if isinstance(arg, fx.Node) else None for arg in node.args[:2])
+    if not isinstance(other, TensorValue) or holds(x, other.buffer):
         return False
     buffer, view = ctx.buffers[other.buffer], ctx.strided(other)
     if buffer.kind not in ("temp", "extern") or view is None or view.offset != ZERO or view.sizes != buffer.sizes:

@@ -47,6 +47,7 @@ KEEPS: dict[str, Callable[..., Any]] = {
     "read after": lambda y, a, b: (b(torch.relu(a)) + y) * torch.sin(y * (b(a).sum() + 1)),
     "a result": lambda y, a, b: (b(torch.relu(a)) + y, y),
     "a view of it is a result": lambda y, a, b: (b(torch.relu(a)) + y, y.flatten(1)[:, :4]),
+    "convolved": lambda y, a, b: b(y) + y,
     "other operation": lambda y, a, b: b(torch.relu(a)) * y,
 }
 
