@@ -4,7 +4,8 @@ The processor's own prefetchers stop at the end of every page and start late on 
 60 % of the bandwidth. An access of much memory therefore asks for the lines that it will need some 2 KB later, in the
 order in which the loops run. Rows that several passes read are asked for a row ahead, by the pass that computes most:
 then memory works while the processor does. The epilogue of a matrix product touches one or two lines of every row, so
-its next panel is as many lines that no processor expects: they are asked for one panel ahead.
+its next panel is as many lines that no processor expects: they are asked for one panel ahead. Beside AMX tiles the
+epilogue runs some rows at a time, with time between them, and asks for what comes some rows on.
 Rows of a table at positions that are data: `lookups.py`. Rows that jump by remainders and quotients of loops, as the
 windows of an image do, are asked for as these are: where the loops will be some rows on.
 
@@ -27,7 +28,7 @@ from dataclasses import dataclass
 from inductor_cpu.codegen import lookups
 from inductor_cpu.codegen.analysis import Facts
 from inductor_cpu.codegen.tiles import Tile, goes_in_columns, is_long
-from inductor_cpu.ir.index import Expr, Sym
+from inductor_cpu.ir.index import Expr, Sym, of
 from inductor_cpu.ir.kernel import LINE_BYTES, Product
 from inductor_cpu.ir.loop_nest import Reduce
 from inductor_cpu.ir.rewrite import store_operands
@@ -65,8 +66,14 @@ FAR_BYTES = 16 << 10
 #: A first-level cache has so many places for lines whose addresses differ by multiples of so many bytes.
 WAYS, WAY_BYTES = 8, 4 << 10
 
+#: The second one has places for so many lines that lie whole pages apart.
+FAR_PLACES = 256
+
 #: Rows of results of products that lie in pages of their own.
 LONG_ROW_BYTES = 4 << 10
+
+#: How many rows of a block of a product on its epilogue asks: it runs a third of a block at a time.
+PANEL_ROWS_AHEAD = 8
 
 #: Fewer steps than so many times the distance leave too much that is asked for beyond the end.
 LEAST_STEPS = 4
@@ -79,12 +86,13 @@ LONG_STEPS = 16
 class Ahead:
     """distance: in elements; with `loops`, whose points decide where a row lies, in points of these, the innermost
     first. phase: the only one that asks, None for each that has the access. far: it takes long until the memory is
-    needed."""
+    needed. beside: every second panel of a product asks, also for so many elements further on."""
 
     distance: int
     phase: int | None = None
     far: bool = False
     loops: tuple[Sym, ...] = ()
+    beside: int | None = None
 
 
 def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True) -> dict[int, Ahead]:
@@ -92,7 +100,8 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
     the lanes are results of a reduction. tables: whether rows may be asked for that the points of loops decide; runs:
     whether neighbours that follow one another are."""
     if facts.kernel.product is not None:
-        return _next_panel(facts, facts.kernel.product)
+        by_rows = facts.kernel.outer[0] == facts.kernel.vector.loop
+        return (_next_rows_of_panel if by_rows else _next_panel)(facts, facts.kernel.product)
     if facts.tile is not None and _has_rows_of_tiles(facts, facts.tile):
         return _beside_tiles(facts, facts.tile, runs)
     if facts.tile is not None and not runs:
@@ -169,7 +178,8 @@ def _within(loops: tuple[Sym, ...], points: int) -> tuple[Sym, ...]:
 def _next_panel(facts: Facts, product: Product) -> dict[int, Ahead]:
     """Accesses to long rows in the epilogue of a product: the same columns of the next panel. The processor itself
     finds its way through short ones."""
-    rows, points, row = facts.kernel.outer[0], (product.a.sizes[0] * product.columns).as_int, product.columns.as_int
+    rows = next(loop for loop in facts.kernel.outer if loop.size == of(product.height))
+    points, row = (product.a.sizes[0] * product.columns).as_int, product.columns.as_int
     found: dict[int, Ahead] = {}
     for access in facts.access:
         address, distance = facts.address(access), _stride(facts.address(access), product.panel)
@@ -180,6 +190,22 @@ def _next_panel(facts: Facts, product: Product) -> dict[int, Ahead]:
         long = row is None or row * itemsize >= LONG_ROW_BYTES
         if much and long and facts.load_access(access) == "contiguous":
             found[access] = Ahead(distance)
+    return found
+
+
+def _next_rows_of_panel(facts: Facts, product: Product) -> dict[int, Ahead]:
+    """Accesses in the epilogue of a product whose rows are the inner loop: some rows on. Two neighbouring lines come in
+    little more time than one, so that of two panels of one line the first asks for both. They would not last until the
+    next panel where more rows than the second cache has places for lie whole pages apart."""
+    rows, found, many = facts.kernel.outer[1], dict[int, Ahead](), product.a.sizes[0].as_int
+    for access in facts.access:
+        panel, row = (_stride(facts.address(access), loop) for loop in (product.panel, rows))
+        if not panel or not row or not _is_plain(facts, access) or facts.load_access(access) != "contiguous":
+            continue
+        short, apart = panel * facts.itemsize(access) <= LINE_BYTES, row * facts.itemsize(access)
+        if short and apart % WAY_BYTES == 0 and (many is None or many > FAR_PLACES):
+            continue
+        found[access] = Ahead(PANEL_ROWS_AHEAD * row, beside=panel if short else None)
     return found
 
 

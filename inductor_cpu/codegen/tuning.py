@@ -134,7 +134,9 @@ def pointwise_units(facts: Facts) -> int:
     """Units per vector of a pointwise kernel: several if one does not fill a register with the narrowest operand."""
     kernel = facts.kernel
     vector = kernel.vector.loop
-    if vector is None or kernel.inner or vector != kernel.outer[-1] or facts.tile is not None:
+    if vector is None or kernel.inner or facts.tile is not None:
+        return 1
+    if vector != kernel.outer[-1] and kernel.product is None:
         return 1
     if any(map(is_scatter, kernel.stores)) or len(kernel.body) > LONG_BODY:
         return 1

@@ -265,8 +265,13 @@ class Values:
         there = self.expr(self.facts.address(access) + ahead.distance)
         if ahead.loops:
             there = f"ahead{access} + {self.symbol(self.kernel.vector.loop or _NO_SYMBOL)}"
-        suffix = "_far" if ahead.far else ""
-        self.writer.line(f"icpu::{function}{suffix}({self.pointer(buffer)}, {there}, lanes);")
+        call = f"icpu::{function}{'_far' if ahead.far else ''}({self.pointer(buffer)}, {there}"
+        if ahead.beside is None or self.kernel.product is None:
+            self.writer.line(f"{call}, lanes);")
+            return
+        with self.writer.block(f"if ({self.symbol(self.kernel.product.panel)} % 2 == 0)"):
+            self.writer.line(f"{call}, lanes);")
+            self.writer.line(f"{call} + {ahead.beside}, lanes);")
 
     # -- ops ---------------------------------------------------------------------------------------------------------
     def _scalar_op(self, position: int, instr: Scalar, *, vector: bool) -> str:

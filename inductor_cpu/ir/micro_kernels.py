@@ -49,6 +49,11 @@ class MicroKernel:
         """Whether it multiplies matrices, and not only images."""
         return not self.depthwise and not self.grouped
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether the vector units are idle while it multiplies: what follows runs meanwhile, a few rows at a time."""
+        return "amx_tile" in self.needs
+
     def packed_shape(self, columns: int, depth: int) -> tuple[int, ...]:
         """(panels, steps, tiles, groups, columns of a tile, values of a group) of a packed operand."""
         panels, steps = (columns + self.columns - 1) // self.columns, (depth + self.step - 1) // self.step

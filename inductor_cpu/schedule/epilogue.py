@@ -39,7 +39,15 @@ def block_nest(nest: LoopNest, gemm: Gemm, buffers: Mapping[str, Buffer]) -> tup
         else i
         for i in nest.body
     )
-    return replace(nest, dims=(down, across), reduce_dims=(), body=body), product
+    dims = (across, down) if micro.overlaps and _lies_along(nest, across) else (down, across)
+    return replace(nest, dims=dims, reduce_dims=(), body=body), product
+
+
+def _lies_along(nest: LoopNest, loop: Sym) -> bool:
+    """Whether everything that depends on a loop lies along it. Then it can be the outer one of two, and what all rows
+    share (a bias) is read once for some rows, and not for each."""
+    addresses = [i.index[0] for i in nest.body if isinstance(i, Load)] + [s.index[0] for s in nest.stores]
+    return all(address.coefficient(loop) in (0, 1) for address in addresses)
 
 
 def _column(product: Product, micro: MicroKernel, across: Sym) -> Expr:
@@ -57,7 +65,8 @@ def _positions(nest: LoopNest, accumulator: str, columns: Expr, row: Expr, colum
 
 def block_vectors(nest: LoopNest, lanes: int) -> VectorPlan:
     """Lanes are columns."""
-    return plan_vectors(nest.dims[1:], (), nest.body, nest.stores, lanes)
+    across = tuple(loop for loop in nest.dims if loop.size == of(size_symbol("block_width")))
+    return plan_vectors(across, (), nest.body, nest.stores, lanes)
 
 
 def product_args(product: Product, args: tuple[KernelArg, ...], buffers: Mapping[str, Buffer]) -> tuple[KernelArg, ...]:

@@ -32,8 +32,9 @@ struct AmxTiles {
     ~Thread() { _tile_release(); }
   };
 
+  // Inlined: a call between two blocks takes a tenth of their time.
   template <class Rows, class Meanwhile>
-  static void block(Thread&, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
+  static ICPU_INLINE void block(Thread&, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
                     Meanwhile& meanwhile) {
     const int64_t steps = depth / kStep;
     if (rows > 16) {
@@ -101,7 +102,7 @@ struct AmxTiles {
       _tile_stream_loadd(5, a + kTile, 64);
       Products::template dot<2>();
       Products::template dot<3>();
-      meanwhile();
+      meanwhile(s);
     }
     store_tiles<2>(c);
   }
@@ -125,13 +126,13 @@ struct AmxTiles {
       Products::template dot<0>();
       _tile_loadd(7, b + kTile, 64);
       Products::template dot<1>();
-      meanwhile();
+      meanwhile(s);
       _tile_stream_loadd(5, step_of<AmxTiles>(rows, s + 1), 64);
       _tile_loadd(6, b + 2 * kTile, 64);
       Products::template dot<2>();
       _tile_loadd(7, b + 3 * kTile, 64);
       Products::template dot<3>();
-      meanwhile();
+      meanwhile(s + 1);
     }
     if (s < steps) {
       _tile_stream_loadd(4, step_of<AmxTiles>(rows, s), 64);

@@ -25,7 +25,7 @@
 //                     a block
 //   block(thread, a, b, c, rows, depth, accumulate, meanwhile)
 //                     c (+)= a @ b for one block and a part of the depth. Blocks with the same b follow each other. Calls
-//                     meanwhile() in each step, or meanwhile.fetch(lines) for all meanwhile.lines() if it does not overlap
+//                     meanwhile(step) in each step, or meanwhile.fetch(lines) for all meanwhile.lines() if it does not overlap
 //   record(from, count, out)
 //                     optional, where a step of a packed block is a record for each row, of kStep elements: the record of
 //                     `count` neighbouring values, at most kStep, zeros after them. block() then takes Shifted rows too
@@ -82,7 +82,11 @@ using Pack = Callback<int64_t, int64_t, int64_t, int64_t, Element*>;
 template <class Sum>
 using Epilogue = Callback<int64_t, int64_t, int64_t, int64_t, const Sum*>;
 
-// The epilogue of a block, a few rows at a time: while the tiles multiply the next block, the vector units finish this one.
+// How many steps of a product go by until some more rows of the block before it are finished: few rows at a time take long,
+// many hold up the tiles.
+inline constexpr int64_t kFinishSteps = 4;
+
+// The epilogue of a block, some rows at a time: while the tiles multiply the next block, the vector units finish this one.
 template <class Sum>
 class Finish {
  public:
@@ -90,13 +94,13 @@ class Finish {
 
   // A complete block, to be finished within so many steps.
   void start(int64_t row, int64_t height, int64_t panel, int64_t width, int64_t columns, const Sum* c, int64_t steps) {
-    row_ = row;
     left_ = height;
+    end_ = row + height;
+    c_end_ = c + height * columns;
     panel_ = panel;
     width_ = width;
     columns_ = columns;
-    c_ = c;
-    share_ = ceil_div(height, steps);
+    share_ = ceil_div(height, std::max<int64_t>(steps / kFinishSteps, 1));
   }
 
   ICPU_INLINE void operator()() {
@@ -108,16 +112,15 @@ class Finish {
   }
 
  private:
+  // Changes one number only: it is read again soon, behind the stores of tiles that are not complete yet.
   ICPU_INLINE void some(int64_t height) {
-    epilogue_(row_, height, panel_, width_, c_);
-    row_ += height;
-    c_ += height * columns_;
+    epilogue_(end_ - left_, height, panel_, width_, c_end_ - left_ * columns_);
     left_ -= height;
   }
 
   const Epilogue<Sum>& epilogue_;
-  int64_t row_ = 0, left_ = 0, panel_ = 0, width_ = 0, columns_ = 0, share_ = 0;
-  const Sum* c_ = nullptr;
+  int64_t left_ = 0, end_ = 0, panel_ = 0, width_ = 0, columns_ = 0, share_ = 0;
+  const Sum* c_end_ = nullptr;
 };
 
 // Brings the part of B that is multiplied next into the L2 cache, while the current one is used. A core waits for a few
@@ -125,6 +128,8 @@ class Finish {
 // of each of them, and most are there already.
 class Fetch {
  public:
+  static constexpr int64_t kPlaces = 8;
+
   // Lines from `begin` to `end` of a part with so many.
   Fetch(const void* part, int64_t lines, int64_t begin, int64_t end)
       : part_(static_cast<const char*>(part)), apart_(ceil_div(lines, kPlaces)), at_(begin), end_(end) {}
@@ -138,8 +143,16 @@ class Fetch {
     }
   }
 
+  // The next line of each place.
+  ICPU_INLINE void one_of_each() {
+    if (at_ >= end_) return;
+    const char* line = part_ + at_ / kPlaces * kLine;
+#pragma GCC unroll 8
+    for (int64_t place = 0; place < kPlaces; ++place, line += apart_ * kLine) _mm_prefetch(line, _MM_HINT_T1);
+    at_ += kPlaces;
+  }
+
  private:
-  static constexpr int64_t kPlaces = 8;
   const char* part_;
   uint64_t apart_, at_, end_;
 };
@@ -154,14 +167,14 @@ class Meanwhile {
   int64_t lines() const { return fetch_.lines(); }
   ICPU_INLINE void fetch(int64_t lines) { fetch_.some(lines); }
 
-  ICPU_INLINE void operator()() {
-    fetch_.some(lines_of_step_);
-    finish_();
+  ICPU_INLINE void operator()(uint64_t step) {
+    for (due_ += lines_of_step_; due_ >= Fetch::kPlaces; due_ -= Fetch::kPlaces) fetch_.one_of_each();
+    if (step % kFinishSteps == kFinishSteps - 1) finish_();
   }
 
  private:
   Fetch fetch_;
-  int64_t lines_of_step_;
+  int64_t lines_of_step_, due_ = 0;
   Finish<Sum>& finish_;
 };
 

@@ -159,7 +159,7 @@ struct SplitF32 {
     const uint16_t* const last = parts + (depth / kStep - 1) * kStepParts;
     int64_t step = 0;
     for (; parts < last; ++step, b += kStep * kColumns, parts += kStepParts) {
-      meanwhile();
+      meanwhile(step);
       multiply_step<tiles, splits>(parts_of(a, step), parts, b + kStep * kColumns);
     }
     multiply_step<tiles, false>(parts_of(a, step), parts, nullptr);

@@ -166,6 +166,35 @@ def test_the_epilogue_of_a_large_product_asks_for_the_long_rows_of_the_next_pane
     assert all(ahead == Ahead(row.columns) for ahead in found.values())
 
 
+def _product_with_tiles(rows: int, columns: int, out: torch.dtype) -> Kernel:
+    """A product of bf16 with a bias and a residual, whose results have another type."""
+
+    def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (y + PACKED_LINEAR(x, weight, None, None, columns, "amx_bf16") * bias).to(out)
+
+    weight = torch.empty(MICRO_KERNELS["amx_bf16"].packed_shape(columns, 64), dtype=torch.bfloat16)
+    x, bias = torch.empty(rows, 64, dtype=torch.bfloat16), torch.empty(columns, dtype=torch.bfloat16)
+    y = torch.empty(rows, columns, dtype=torch.bfloat16)
+    (kernel,) = kernels(schedule_of(lower(linear, x, weight, bias, y)))
+    return kernel
+
+
+def test_the_epilogue_beside_tiles_asks_for_rows_some_on_and_for_both_panels_of_two_lines() -> None:
+    kernel = _product_with_tiles(128, 768, torch.float32)
+    assert kernel.outer[0] == kernel.vector.loop  # the bias is read once for all rows
+    found = plan_ahead(Facts(kernel), 1)
+    asking = {type(kernel.stores[-1 - k] if k < 0 else kernel.body[k]).__name__: ahead for k, ahead in found.items()}
+    assert asking == {"Load": Ahead(8 * 768, beside=32), "Store": Ahead(8 * 768)}  # a panel of floats is two lines
+
+
+@pytest.mark.parametrize(("rows", "columns", "asks"), [(256, 2048, True), (257, 2048, False), (257, 2080, True)])
+def test_the_epilogue_beside_tiles_does_not_ask_for_lines_that_meet_in_the_second_cache(
+    rows: int, columns: int, asks: bool
+) -> None:
+    found = plan_ahead(Facts(_product_with_tiles(rows, columns, torch.bfloat16)), 1)
+    assert len(found) == (2 if asks else 0)
+
+
 def test_loops_too_short_for_the_distance_are_stepped_over_as_a_whole() -> None:
     """The same number of bytes ahead without a look at the gaps would be lines that nobody reads."""
 

@@ -291,7 +291,8 @@ def test_convolutions_over_few_channels_are_one_kernel_with_what_follows(dtype: 
     images[-1] = torch.randn(2, 40, 30, 21).to(dtype)[:, 3:15]  # whose pixels are apart
     compiled, reports = compile_counted(blocks)
     check_each(blocks, compiled, images)
-    assert [len(report.externs) for report in reports] == [0]
+    splits = dtype == torch.float32 and "split_f32" in usable_micro_kernels(detect())
+    assert [len(report.externs) for report in reports] == [1 if splits else 0]  # 20 channels of one pixel are too few
 
 
 def test_a_convolution_over_few_channels_serves_any_batch_and_image() -> None:
