@@ -149,13 +149,18 @@ def test_what_hides_scores_is_the_number_that_their_type_holds(dtype: torch.dtyp
     visible = torch.rand(40, 57) < 0.5
     visible[[3, 17]] = False
 
-    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def weights(q: Tensor, k: Tensor) -> Tensor:
         scores = scores_of(q, k).float() if wide else scores_of(q, k)
-        return torch.where(visible, scores, fill).softmax(-1).to(v.dtype) @ v
+        return torch.where(visible, scores, fill).softmax(-1)
 
-    inputs = [x.detach() for x in operands(dtype)]
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return weights(q, k).to(v.dtype) @ v
+
+    q, k, v = inputs = [x.detach() for x in operands(dtype)]
     compiled, _ = compile_counted(function)
-    eager, exact = function(*inputs), function(*(x.double() for x in inputs))
+    # In float: of a row of NaN, a library's product of bf16 with AMX makes two.
+    eager = (weights(q, k).to(dtype).float() @ v.float()).to(dtype)
+    exact = function(*(x.double() for x in inputs))
     mine, seen = compiled(*inputs), visible.any(-1) & math.isfinite(fill)
     assert torch.equal(mine.isnan(), eager.isnan())
     assert (
