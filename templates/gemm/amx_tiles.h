@@ -7,6 +7,8 @@
 
 #include <immintrin.h>
 
+#include <type_traits>
+
 namespace icpu::gemm {
 
 template <class Products>
@@ -22,8 +24,16 @@ struct AmxTiles {
   static constexpr bool kOverlaps = true;
   static constexpr int kDepth = 16 * kStep;  // 32 KiB of a panel
 
-  // Tiles are released at the end, so that the thread's state stays small.
+  // The first step of what is multiplied next, both operands packed.
+  struct Next {
+    const Element* a = nullptr;
+    const Weight* b = nullptr;
+    bool operator==(const Next&) const = default;
+  };
+
+  // loaded: in tiles 4 to 7. Tiles are released at the end, so that the thread's state stays small.
   struct Thread {
+    Next loaded;
     Thread() {
       static const TileConfig config;
       config.load();
@@ -32,15 +42,18 @@ struct AmxTiles {
     ~Thread() { _tile_release(); }
   };
 
-  // Inlined: a call between two blocks takes a tenth of their time.
+  // Inlined: a call between two blocks takes a tenth of their time. next: loaded before the sums are stored, as stores hold
+  // up the loads that follow; none, or what the next call multiplies.
   template <class Rows, class Meanwhile>
-  static ICPU_INLINE void block(Thread&, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t depth, bool accumulate,
-                    Meanwhile& meanwhile) {
+  static ICPU_INLINE void block(Thread& thread, const Rows& a, const Weight* b, Sum* c, int64_t rows, int64_t depth,
+                                bool accumulate, Meanwhile& meanwhile, const Next& next = {}) {
     const int64_t steps = depth / kStep;
+    if (!is_loaded(thread, a, b)) load_step(step_of<AmxTiles>(a, 0), b, rows);
+    thread.loaded = next;
     if (rows > 16) {
-      two_rows_of_tiles(a, b, c, steps, accumulate, meanwhile);
+      two_rows_of_tiles(a, b, c, steps, accumulate, meanwhile, next);
     } else {
-      one_row_of_tiles(a, b, c, steps, accumulate, meanwhile);
+      one_row_of_tiles(a, b, c, steps, accumulate, meanwhile, next);
     }
   }
 
@@ -83,16 +96,41 @@ struct AmxTiles {
   static constexpr int64_t kTile = 16 * kStep;
   static constexpr int64_t kRead = 4 * kStep;  // neighbouring lines of a row come faster
 
+  template <class Rows>
+  static ICPU_INLINE bool is_loaded(const Thread& thread, const Rows& a, const Weight* b) {
+    if constexpr (std::is_pointer_v<Rows>) return thread.loaded == Next{a, b};
+    return false;
+  }
+
   // A streams through the L1 cache, where B has to stay.
+  static ICPU_INLINE void load_step(const Element* a, const Weight* b, int64_t rows) {
+    _tile_loadd(6, b, 64);
+    _tile_stream_loadd(4, a, 64);
+    _tile_loadd(7, b + kTile, 64);
+    if (rows > 16) _tile_stream_loadd(5, a + kTile, 64);
+  }
+
+  // Rows that a packed block does not have are zeros.
+  static ICPU_INLINE void load_next(const Next& next) {
+    if (next.a != nullptr) load_step(next.a, next.b, kBlock);
+  }
+
+  // The first step is loaded.
   template <class Rows, class Meanwhile>
   static ICPU_INLINE void two_rows_of_tiles(const Rows& rows, const Weight* b, Sum* c, int64_t steps, bool accumulate,
-                                            Meanwhile& meanwhile) {
+                                            Meanwhile& meanwhile, const Next& next) {
     if (accumulate) {
       load_tiles<2>(c);
     } else {
       zero_tiles();
     }
-    for (int64_t s = 0; s < steps; ++s, b += 2 * kTile) {
+    Products::template dot<0>();
+    Products::template dot<1>();
+    Products::template dot<2>();
+    Products::template dot<3>();
+    meanwhile(0);
+    for (int64_t s = 1; s < steps; ++s) {
+      b += 2 * kTile;
       const Element* const a = step_of<AmxTiles>(rows, s);
       _tile_loadd(6, b, 64);
       _tile_stream_loadd(4, a, 64);
@@ -104,13 +142,15 @@ struct AmxTiles {
       Products::template dot<3>();
       meanwhile(s);
     }
+    load_next(next);
     store_tiles<2>(c);
   }
 
-  // At most 16 rows: two chains of additions for each tile of C (even and odd steps) hide the latency.
+  // At most 16 rows: two chains of additions for each tile of C (even and odd steps) hide the latency. The first step is
+  // loaded.
   template <class Rows, class Meanwhile>
   static ICPU_INLINE void one_row_of_tiles(const Rows& rows, const Weight* b, Sum* c, int64_t steps, bool accumulate,
-                                           Meanwhile& meanwhile) {
+                                           Meanwhile& meanwhile, const Next& next) {
     if (accumulate) {
       load_tiles<1>(c);
     } else {
@@ -119,28 +159,33 @@ struct AmxTiles {
     }
     _tile_zero(2);
     _tile_zero(3);
-    int64_t s = 0;
-    for (; s + 2 <= steps; s += 2, b += 4 * kTile) {
-      _tile_stream_loadd(4, step_of<AmxTiles>(rows, s), 64);
+    Products::template dot<0>();
+    Products::template dot<1>();
+    meanwhile(0);
+    int64_t s = 1;
+    for (; s + 2 <= steps; s += 2) {
+      b += 4 * kTile;
+      _tile_stream_loadd(5, step_of<AmxTiles>(rows, s), 64);
+      _tile_loadd(6, b - 2 * kTile, 64);
+      Products::template dot<2>();
+      _tile_loadd(7, b - kTile, 64);
+      Products::template dot<3>();
+      meanwhile(s);
+      _tile_stream_loadd(4, step_of<AmxTiles>(rows, s + 1), 64);
       _tile_loadd(6, b, 64);
       Products::template dot<0>();
       _tile_loadd(7, b + kTile, 64);
       Products::template dot<1>();
-      meanwhile(s);
-      _tile_stream_loadd(5, step_of<AmxTiles>(rows, s + 1), 64);
+      meanwhile(s + 1);
+    }
+    if (s < steps) {
+      _tile_stream_loadd(5, step_of<AmxTiles>(rows, s), 64);
       _tile_loadd(6, b + 2 * kTile, 64);
       Products::template dot<2>();
       _tile_loadd(7, b + 3 * kTile, 64);
       Products::template dot<3>();
-      meanwhile(s + 1);
     }
-    if (s < steps) {
-      _tile_stream_loadd(4, step_of<AmxTiles>(rows, s), 64);
-      _tile_loadd(6, b, 64);
-      Products::template dot<0>();
-      _tile_loadd(7, b + kTile, 64);
-      Products::template dot<1>();
-    }
+    load_next(next);
     alignas(64) Sum odd[16 * kColumns];
     store_tiles<1>(c);
     _tile_stored(2, odd, kTileStride);

@@ -32,6 +32,8 @@
 //   kPair             optional: a finer granularity, of what block() multiplies at the end of the depth
 //   kNarrows          optional: narrow_block() is block() for the first `width` columns of a panel, in less time for fewer
 //   kConverts         optional: block() converts B first, once for all blocks that follow each other
+//   Next              optional: block() takes one more argument, what the next call multiplies, and loads the first step of
+//                     it before it stores C
 //   Few               optional: how it streams B for a few rows, see few_rows.h
 #pragma once
 
@@ -222,6 +224,13 @@ struct Piece {
   bool fetches;
 };
 
+// Whether a micro kernel loads the first step of the next block before it stores a block, and the rows are packed.
+template <class Micro, class Rows>
+concept LoadsNext = requires(const Rows& rows) {
+  typename Micro::Next;
+  requires std::is_pointer_v<decltype(rows.block(0, 0))>;
+};
+
 // One panel's columns of some blocks of rows, part after part of the depth. `block_of` tells where each block of C is. With
 // the last of the depth they are complete, and `finish` gets them. No division here: a block of little depth is multiplied
 // in the time of a few.
@@ -252,6 +261,14 @@ inline void multiply_panel(typename Micro::Thread& thread, const Sizes& g, const
       Meanwhile meanwhile(fetch, Micro::kOverlaps ? steps : 1, finish);
       if constexpr (requires { Micro::kNarrows; }) {
         Micro::narrow_block(thread, a.block(n, k), b, c, rows, width, used, !first, meanwhile);
+      } else if constexpr (LoadsNext<Micro, Rows>) {
+        typename Micro::Next after;
+        if (n + 1 < piece.blocks) {
+          after = {a.block(n + 1, k), b};
+        } else if (k + part < piece.depth) {
+          after = {a.block(0, k + part), next};
+        }
+        Micro::block(thread, a.block(n, k), b, c, rows, used, !first, meanwhile, after);
       } else {
         Micro::block(thread, a.block(n, k), b, c, rows, used, !first, meanwhile);
       }
