@@ -248,7 +248,16 @@ def _maker(graph: fx.GraphModule, result: fx.Node) -> Callable[..., torch.Tensor
         if node in needed:
             copies[node] = part.node_copy(node, copies.__getitem__)
     part.output(copies[result])
-    return fx.GraphModule(graph, part).forward
+    compute, wanted = fx.GraphModule(graph, part).forward, result.meta["val"]
+    return lambda *weights: _laid_out_as(wanted, compute(*weights))
+
+
+def _laid_out_as(wanted: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
+    """A tensor with the strides that the main graph was told of: an operator of ours may lay out its result otherwise
+    than the one in whose place it is."""
+    if made.is_mkldnn or wanted.is_mkldnn or made.shape != wanted.shape or made.stride() == wanted.stride():
+        return made
+    return torch.empty_strided(made.shape, wanted.stride(), dtype=made.dtype).copy_(made)
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -324,6 +324,23 @@ def test_layer_of_weights_alone_whose_result_is_returned_reads_a_packed_weight(
 
 
 @torch.no_grad()
+@torch.no_grad()
+def test_attention_among_weights_has_the_strides_that_the_graph_was_told_of() -> None:
+    """The operator that takes its place has the heads of a row next to each other."""
+
+    class Learned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.randn(2, 8, 3, 5))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x - functional.scaled_dot_product_attention(self.w, self.w.flip(-2), self.w)
+
+    torch.manual_seed(0)
+    net, x = Learned().requires_grad_(False), torch.randn(2, 8, 3, 5)
+    torch.testing.assert_close(torch.compile(net, backend="icpu")(x), net(x))
+
+
 def test_weight_that_is_a_result() -> None:
     class Own(nn.Module):
         def __init__(self) -> None:
