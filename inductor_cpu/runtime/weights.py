@@ -255,7 +255,10 @@ def _maker(graph: fx.GraphModule, result: fx.Node) -> Callable[..., torch.Tensor
 def _laid_out_as(wanted: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
     """A tensor with the strides that the main graph was told of: an operator of ours may lay out its result otherwise
     than the one in whose place it is."""
-    if made.is_mkldnn or wanted.is_mkldnn or made.shape != wanted.shape or made.stride() == wanted.stride():
+    if made.is_mkldnn or wanted.is_mkldnn or made.shape != wanted.shape:
+        return made
+    strides = zip(made.shape, made.stride(), wanted.stride(), strict=True)
+    if all(size < 2 or stride == other for size, stride, other in strides):
         return made
     return torch.empty_strided(made.shape, wanted.stride(), dtype=made.dtype).copy_(made)
 

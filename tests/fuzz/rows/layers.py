@@ -81,14 +81,17 @@ def _square(c: Chooser, accept: Accept) -> Choice | None:
     return None if a is None else Choice((a.name,))
 
 
-def _conv(dims: int, transposed: bool = False, depthwise: bool = False):  # type: ignore[no-untyped-def]
+def _conv(  # type: ignore[no-untyped-def]
+    dims: int, transposed: bool = False, depthwise: bool = False, residual: bool = False
+):
     def choose(c: Chooser, accept: Accept) -> Choice | None:
         a = c.value(both(accept, rank(dims + 2, dims + 2), filled, lambda v: _fixed(v, 1)))
         if a is None:
             if c.random.random() < 0.6:
                 return None
             sizes = tuple(c.random.choice([3, 5, 8, 9]) for _ in range(dims))
-            shape = (c.random.choice([1, 2]), c.random.choice([1, 3, 4, 16]), *sizes)
+            channels = c.random.choice([17, 20, 24] if residual else [1, 3, 4, 16])
+            shape = (c.random.choice([1, 2]), channels, *sizes)
             second = shape
             name, channels, dtype, least = c.make(shape, second, "float32"), shape[1], "float32", min(sizes)
         else:
@@ -98,6 +101,8 @@ def _conv(dims: int, transposed: bool = False, depthwise: bool = False):  # type
         groups = c.random.choice([g for g in (1, 1, 2, 4) if channels % g == 0])
         if depthwise:
             out, groups = channels, channels
+        elif residual:
+            out, groups = channels, 1
         elif out % groups:
             groups = 1
         kernel = c.random.choice([1, 3])
@@ -107,6 +112,8 @@ def _conv(dims: int, transposed: bool = False, depthwise: bool = False):  # type
             "groups": groups,
             "dilation": 2 if least > 4 and c.random.random() < 0.2 else 1,
         }
+        if residual:
+            attrs |= {"stride": 1, "padding": kernel // 2, "dilation": 1}
         grouped = (channels, out // groups) if transposed else (out, channels // groups)
         weight = c.make((*grouped, *[kernel] * dims), (*grouped, *[kernel] * dims), dtype, weight=True)
         return Choice((name, weight, c.make((out,), (out,), dtype, weight=True)), attrs)
@@ -115,6 +122,7 @@ def _conv(dims: int, transposed: bool = False, depthwise: bool = False):  # type
 
 
 _CONV = "{0}, {1}, {2}, stride={stride}, padding={padding}, groups={groups}, dilation={dilation})"
+_LAST = "torch.tanh({0}.contiguous(memory_format=torch.channels_last))"
 
 
 def _layer_norm(weights: int):  # type: ignore[no-untyped-def]
@@ -230,6 +238,7 @@ ROWS: tuple[Row, ...] = (
     _row("conv2d", "F.conv2d(" + _CONV, _conv(2), 3),
     _row("conv2d_relu", "F.conv2d(" + _CONV + ".relu()", _conv(2), 1.5),
     _row("depthwise", "F.conv2d(" + _CONV, _conv(2, depthwise=True)),
+    _row("conv2d_beside", "(F.conv2d((y := " + _LAST + ")" + _CONV[3:] + " + y).relu()", _conv(2, residual=True), 1.5),
     _row("conv_transpose2d", "F.conv_transpose2d(" + _CONV, _conv(2, transposed=True)),
     _row("conv_transpose1d", "F.conv_transpose1d(" + _CONV, _conv(1, transposed=True)),
     _row("conv3d", "F.conv3d(" + _CONV, _conv(3), 1.5),
