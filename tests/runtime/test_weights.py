@@ -23,7 +23,9 @@ def test_a_weight_that_changes_while_it_is_packed_is_packed_again(executor: Modu
 
     graph = fx.Graph()
     source = graph.placeholder("weight")
-    graph.output((graph.call_function(pack, (source,)),))
+    result = graph.call_function(pack, (source,))
+    result.meta["val"] = torch.empty(4)
+    graph.output((result,))
     packed = PackedWeights(fx.GraphModule({}, graph), [0], [[0]], ["changes"], executor.WeightGuard)
     for expected in (1.0, 2.0, 2.0):
         inputs: list[Any] = [weight]
