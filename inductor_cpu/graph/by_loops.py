@@ -17,6 +17,9 @@ from torch import fx
 from inductor_cpu.graph.edit import StrideSpreader, add, args_of, aten, channels_last, fake
 from inductor_cpu.graph.products import replace_convolution
 
+#: Floats that are not widened.
+_WIDE = (torch.float32, torch.float64)
+
 
 def multiply_by_loops(graph: fx.Graph, product: fx.Node, weight_is_static: bool = False) -> None:
     """Put a sum over products of floats in the place of a matrix product, at the graph's insertion point.
@@ -32,7 +35,7 @@ def multiply_by_loops(graph: fx.Graph, product: fx.Node, weight_is_static: bool 
         term = _as_floats(graph, added[0])
         total = add(graph, aten.add.Tensor, total, term if beta == 1 else add(graph, aten.mul.Scalar, term, beta))
     value = fake(product)
-    if value.dtype != torch.float32:
+    if value.dtype not in _WIDE:
         total = add(graph, aten._to_copy.default, total, dtype=value.dtype, value=value)
     else:
         total.meta["val"] = value  # with the product's strides
@@ -56,7 +59,7 @@ def convolve_by_loops(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) 
             total = add(graph, aten.mul.Tensor, total, scale)
         if bias is not None:
             total = add(graph, aten.add.Tensor, total, _as_floats(graph, bias))
-        if fake(conv).dtype != torch.float32:
+        if fake(conv).dtype not in _WIDE:
             total = add(graph, aten._to_copy.default, total, dtype=fake(conv).dtype)
         return add(graph, aten.permute.default, total, [0, 3, 1, 2], value=channels_last(fake(conv)))
 
@@ -64,9 +67,7 @@ def convolve_by_loops(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) 
 
 
 def _as_floats(graph: fx.Graph, value: Any) -> fx.Node:
-    return (
-        value if fake(value).dtype == torch.float32 else add(graph, aten._to_copy.default, value, dtype=torch.float32)
-    )
+    return value if fake(value).dtype in _WIDE else add(graph, aten._to_copy.default, value, dtype=torch.float32)
 
 
 def _sum_of_products(graph: fx.Graph, x: fx.Node, weight: fx.Node) -> fx.Node:

@@ -355,3 +355,10 @@ def test_the_share_of_dilated_windows_inside_of_an_image_is_counted(
     (node,) = gm.graph.find_nodes(op="call_function", target=aten.convolution.default)
     counted = functional.conv2d(image, ones, None, stride, padding, dilation).mean().item() / ones[0].numel()
     assert share_inside(node) == (1.0 if dilation == 1 else pytest.approx(counted))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("layer", [nn.Conv1d(4, 6, 1), nn.Conv2d(4, 6, 1, bias=False)], ids=["1d", "2d"])
+def test_small_convolution_of_single_pixels_in_float64_keeps_all_digits(layer: nn.Module) -> None:
+    net, x = Net(layer.double().requires_grad_(False)), torch.randn(2, 4, *[8] * (layer.weight.dim() - 2)).double()
+    torch.testing.assert_close(torch.compile(net, backend="icpu")(x), net(x), rtol=1e-13, atol=1e-13)
