@@ -176,7 +176,7 @@ class Meanwhile {
 
  private:
   Fetch fetch_;
-  int64_t lines_of_step_, due_ = 0;
+  int64_t lines_of_step_, due_ = Fetch::kPlaces - 1;  // the last few lines count as many
   Finish<Sum>& finish_;
 };
 
