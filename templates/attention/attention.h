@@ -18,9 +18,6 @@
 
 namespace icpu::attention {
 
-// Keys that the scores and weights of some blocks of queries are for, so that both stay in the L1 and L2 caches.
-inline constexpr int64_t kKeysAtOnce = 256;
-
 // Values of `few`, else the number of rows that share a head of keys, where it is known and decode.h takes them.
 inline constexpr int kManyRows = -1, kAnyRows = 0;
 
@@ -30,10 +27,11 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   using Base = Problem<T, MaskElement, causal, empty, dropped>;
   using Base::kChanged, Base::kMasked, Base::kSummed;
   using Element = typename Micro::Element;
+  using Products = typename Micro::Products;
   using Pack = Packing<Micro, T>;
   using Rows = Softmax<Micro, kMasked, kSummed>;
   static constexpr int64_t kBlock = Micro::kBlock, kColumns = Micro::kColumns, kStep = Micro::kStep;
-  static constexpr int64_t kBlocks = Micro::kBlocks, kQueries = kBlocks * kBlock;
+  static constexpr int64_t kBlocks = Micro::kBlocks, kQueries = kBlocks * kBlock, kKeys = Micro::kKeys;
 
  public:
   using Base::blocks, Base::change, Base::fill, Base::k, Base::keep, Base::kept, Base::mask, Base::out, Base::q, Base::scale, Base::sizes, Base::v;
@@ -61,7 +59,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t head = unit / blocks, first = unit % blocks * kQueries;
         const int64_t shared = head / (sizes.heads / sizes.kv_heads);
-        if (shared != head_of_keys) std::fill_n(buffers.packed, ceil_div(sizes.keys, kKeysAtOnce), false);
+        if (shared != head_of_keys) std::fill_n(buffers.packed, ceil_div(sizes.keys, kKeys), false);
         head_of_keys = shared;
         attend({head / sizes.heads, head % sizes.heads, first, std::min(kQueries, sizes.rows - first)}, buffers);
       }
@@ -70,6 +68,14 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
 
   int64_t depth_() const { return round_up(sizes.depth, kStep); }
   int64_t panels_() const { return ceil_div(sizes.columns, kColumns); }
+
+  // Keys that are met at once begin at multiples of kKeys. A few that are left over belong to those before.
+  int64_t end_of_keys(int64_t begin) const {
+    return sizes.keys - begin <= kKeys + kKeys / 2 ? sizes.keys : begin + kKeys;
+  }
+
+  // Of all queries, in whole panels.
+  int64_t most_keys() const { return std::min(round_up(sizes.keys, kColumns), kKeys + kKeys / 2); }
 
   // Queries of one head.
   struct Queries {
@@ -88,17 +94,19 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   struct Buffers {
     Element *keys, *values, *queries, *weights;
     float *scores, *sums;
-    bool* packed;  // which blocks of keys are, with their values
+    Running* running;
+    bool* packed;  // which keys are that are met at once, with their values
 
     explicit Buffers(const Attention& a) {
-      const int64_t all = round_up(a.sizes.keys, kColumns), some = std::min(all, kKeysAtOnce);
+      const int64_t all = round_up(a.sizes.keys, kColumns), some = a.most_keys();
       keys = scratch<Element, 18>(all * a.depth_());
       values = scratch<Element, 19>(all * a.panels_() * kColumns);
       queries = scratch<Element, 20>(kQueries * a.depth_());
       weights = scratch<Element, 21>(kQueries * some);
       scores = scratch<float, 22>(kQueries * some);
       sums = scratch<float, 23>(kQueries * a.panels_() * kColumns);
-      packed = scratch<bool, 24>(ceil_div(a.sizes.keys, kKeysAtOnce));
+      packed = scratch<bool, 24>(ceil_div(a.sizes.keys, kKeys));
+      running = scratch<Running, 25>(kQueries);
     }
   };
 
@@ -115,21 +123,21 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   }
 
   void attend(const Queries& some, const Buffers& to) const {
-    Running running[kQueries];
     Block blocks_of[kBlocks];
-    const int64_t count = ceil_div(some.count, kBlock), all = std::min(round_up(sizes.keys, kColumns), kKeysAtOnce);
+    const int64_t count = ceil_div(some.count, kBlock), width = most_keys();
     for (int64_t n = 0; n < count; ++n) {
       const int64_t row = n * kBlock, rows = std::min(kBlock, some.count - row);
-      blocks_of[n] = {some.first + row,        rows, 0, false, to.queries + row * depth_(), to.weights + row * all,
-                      to.scores + row * all, to.sums + row * panels_() * kColumns, running + row};
+      blocks_of[n] = {some.first + row,        rows, 0, false, to.queries + row * depth_(), to.weights + row * width,
+                      to.scores + row * width, to.sums + row * panels_() * kColumns, to.running + row};
       Pack::queries(q.at(some.batch, some.head, some.first + row), q.row, rows, sizes.depth, scale < 0, blocks_of[n].queries);
     }
     const int64_t keys = causal ? std::min(sizes.keys, some.first + some.count) : sizes.keys;
-    for (int64_t begin = 0; begin < keys; begin += kKeysAtOnce) {
-      // Packed by whole blocks of keys: their number decides where the values lie.
-      const int64_t end = std::min(begin + kKeysAtOnce, sizes.keys);
+    Products products;
+    for (int64_t begin = 0, end; begin < keys; begin = end) {
+      // All of them are packed: their number decides where the values lie.
+      end = end_of_keys(begin);
       if (kChanged && !blocks.see(some.batch, some.head, some.first, some.first + some.count, begin, end)) continue;
-      bool& packed = to.packed[begin / kKeysAtOnce];
+      bool& packed = to.packed[begin / kKeys];
       if (!packed) pack(to, some.batch, some.head / (sizes.heads / sizes.kv_heads), begin, end);
       packed = true;
       for (int64_t n = 0; n < count; ++n) {
@@ -138,18 +146,21 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
         const int64_t last = block.first + block.rows;
         if (kChanged && !blocks.see(some.batch, some.head, block.first, last, begin, end)) block.keys = 0;
       }
-      meet(some, to, begin, end, blocks_of, count);
+      meet(some, to, begin, end, blocks_of, count, products);
     }
+    products.finish();
     for (int64_t n = 0; n < count; ++n) finish(some, blocks_of[n]);
   }
 
   // Blocks of queries and a block of keys.
-  void meet(const Queries& some, const Buffers& to, int64_t begin, int64_t end, Block* blocks_of, int64_t count) const {
+  void meet(const Queries& some, const Buffers& to, int64_t begin, int64_t end, Block* blocks_of, int64_t count,
+            Products& products) const {
     for (int64_t key = 0; key < end - begin; key += kColumns) {
       for (Block* block = blocks_of; block < blocks_of + count; ++block) {
-        if (key < block->keys) score(some, *block, to, begin, key);
+        if (key < block->keys) score(some, *block, to, begin, key, products);
       }
     }
+    products.finish();
     for (Block* block = blocks_of; block < blocks_of + count; ++block) {
       if (block->keys > 0) weigh(some, *block, begin);
     }
@@ -159,7 +170,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
         float* const sums = block->sums + panel * kBlock * kColumns;
         if (block->keys > 0) {
           const int64_t columns = std::min(kColumns, sizes.columns - panel * kColumns);
-          Micro::block(block->weights, values, sums, block->rows, columns, block->keys, block->begun);
+          products.multiply(block->weights, values, sums, block->rows, columns, block->keys, block->begun);
         }
       }
     }
@@ -167,12 +178,16 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
   }
 
   // The scores of one block of queries and one panel of keys.
-  void score(const Queries& some, const Block& block, const Buffers& to, int64_t begin, int64_t key) const {
+  void score(const Queries& some, const Block& block, const Buffers& to, int64_t begin, int64_t key,
+             Products& products) const {
     const int64_t count = std::min(kColumns, block.keys - key), first = begin + key;
     if (kChanged && !blocks.see(some.batch, some.head, block.first, block.first + block.rows, first, first + count)) return;
     float* const scores = block.scores + key * kBlock;
-    Micro::block(block.queries, to.keys + first * depth_(), scores, block.rows, count, sizes.depth, false);
-    if constexpr (kChanged) (*change)(some.batch, some.head, block.first, first, block.rows, count, kColumns, scores);
+    products.multiply(block.queries, to.keys + first * depth_(), scores, block.rows, count, sizes.depth, false);
+    if constexpr (kChanged) {
+      products.finish();
+      (*change)(some.batch, some.head, block.first, first, block.rows, count, kColumns, scores);
+    }
   }
 
   // The weights of one block of queries and of keys.
@@ -189,6 +204,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
       float* const scores = block.scores + r * kColumns;
       Element* const weights = block.weights + r * kStep;
       Running& running = block.running[r];
+      if (!block.begun) running = {};
       if (r == kBlock / 2) Micro::stay_awake();
       float factor;
       if constexpr (kChanged) {
@@ -215,6 +231,7 @@ class Attention : public Problem<T, MaskElement, causal, empty, dropped> {
 
   void finish(const Queries& some, const Block& block) const {
     for (int64_t r = 0; r < block.rows; ++r) {
+      if (!block.begun) block.running[r] = {};
       const Running& running = block.running[r];
       const float sum = block.begun ? total_of(running.sums) : 0.0f, exact = Rows::total(running);
       const auto sums = [&](int64_t panel) { return block.sums + (panel * kBlock + r) * kColumns; };

@@ -5,13 +5,16 @@
 #pragma once
 
 #include "../gemm/dot_bf16.h"
+#include "at_once.h"
 
 namespace icpu::attention {
 
 struct DotBf16 {
+  using Products = AtOnce<DotBf16>;
   using Element = bf16;
   static constexpr int kBlock = 32;
   static constexpr int kBlocks = 2;  // of rows that share a second operand in the L1 cache
+  static constexpr int64_t kKeys = 256;  // or half as many more, whose scores and weights stay in the L1 and L2 caches
   static constexpr int kColumns = 32;
   static constexpr int kStep = 32;
 
@@ -29,7 +32,7 @@ struct DotBf16 {
   static void stay_awake() {}
 
  private:
-  using Products = gemm::DotBf16Products;
+  using Dots = gemm::DotBf16Products;
   static constexpr int kMost = 14;
   static_assert(kColumns == kStep && kBlock % 2 == 0);
 
@@ -56,12 +59,12 @@ struct DotBf16 {
       for (int i = 0, end = std::min<int64_t>(kStep, depth - k); i < end; i += 2) {
         __m512i line[Vectors];
 #pragma GCC unroll 2
-        for (int v = 0; v < Vectors; ++v) line[v] = Products::line(b + (v * kStep + i) * 16);
+        for (int v = 0; v < Vectors; ++v) line[v] = Dots::line(b + (v * kStep + i) * 16);
 #pragma GCC unroll 14
         for (int r = 0; r < R; ++r) {
-          const __m512i pair = Products::spread(a + r * kStep + i);
+          const __m512i pair = Dots::spread(a + r * kStep + i);
 #pragma GCC unroll 2
-          for (int v = 0; v < Vectors; ++v) sum[r][v] = Products::dot(sum[r][v], pair, line[v]);
+          for (int v = 0; v < Vectors; ++v) sum[r][v] = Dots::dot(sum[r][v], pair, line[v]);
         }
       }
     }

@@ -16,7 +16,7 @@ inline constexpr float kLog2E = 1.44269504f;
 // parts holds the rest of the product, up to here.
 inline constexpr float most_unrounded(bool in_parts) { return in_parts ? 0x1p24f : 0x1p6f; }
 
-// 2^x for x up to 0 or a little more. Relative error below 3e-7, or for Terms = 5 below 3e-6: enough where the result
+// 2^x for x up to 0 or a little more. Relative error below 3e-7, or for Terms = 4 below 8e-5: enough where the result
 // is rounded to 8 bits. Exactly 1 at 0 once rounded: a key that has all the weight gives its value, and a gradient that is
 // the difference of two such values is 0. Exact zeros for -infinity and wherever a normal float is too large; NaN stays NaN.
 template <int Terms>
@@ -30,8 +30,10 @@ inline ICPU_INLINE Reg<float> power_of_two(Reg<float> x) {
 #endif
   // Minimax fits (Remez) of 2^x on [0, 1), for the relative error; the longer one among those that are 1 at 0.
   Reg<float> power;
-  if constexpr (Terms == 5) {
-    power = short_polynomial(rest, {1.0000026f, 0.69300383f, 0.24144275f, 0.05201146f, 0.013534168f});
+  if constexpr (Terms == 4) {
+    power = fma_reg(rest, splat_reg(0.07802459f), splat_reg(0.22606723f));
+    power = fma_reg(rest, power, splat_reg(0.6958334f));
+    power = fma_reg(rest, power, splat_reg(0.9999252f));
   } else {
     power = short_polynomial(
         rest, {1.0f, 0.6931513f, 0.24016447f, 0.055799916f, 0.009017031f, 0.00186713f});
@@ -96,9 +98,10 @@ struct Softmax {
   static constexpr bool kExact = exact && !std::is_same_v<Element, float>;
   static constexpr int64_t kPanel = int64_t(Micro::kBlock) * Micro::kColumns;
   static constexpr int kVectors = Micro::kColumns / kLanes;
-  static constexpr int kTerms = std::is_same_v<Element, bf16> && !exact ? 5 : 6;
+  static constexpr bool kShort = std::is_same_v<Element, bf16>;  // weights are
+  static constexpr int kTerms = kShort && !exact ? 4 : 6;
   // Of a score far above the base, float keeps fewer bits behind the point.
-  static constexpr float kRange = std::is_same_v<Element, bf16> ? 32 : 8;
+  static constexpr float kRange = kShort ? 32 : 8;
 
   static ICPU_INLINE Mask<> first_lanes(int64_t count) {
     return {{mask_of_bits(count >= kLanes ? ~0u : count > 0 ? (1u << count) - 1 : 0u)}};
@@ -116,6 +119,15 @@ struct Softmax {
     ICPU_INLINE Reg<float> of(Reg<float> score) const { return (score - base) * unit; }
   };
 
+  // The same in one instruction, where bits of a weight are few. What the base is as an exponent is rounded: the weight of
+  // the base is not quite 1, a factor that all weights of the row share.
+  struct FusedExponent {
+    static constexpr float kMost = 0x1p12f;  // of the base: the factor is 1 but for 2^-12
+    Reg<float> offset, unit;
+    FusedExponent(float base, float unit_) : offset(splat_reg(-base * unit_)), unit(splat_reg(unit_)) {}
+    ICPU_INLINE Reg<float> of(Reg<float> score) const { return fma_reg(score, unit, offset); }
+  };
+
   // The weights of one row and block of keys; a score more by one is a factor of 2^unit. Returns the factor for what was
   // summed before.
   //
@@ -127,10 +139,19 @@ struct Softmax {
                                Running& running, Element* weights) {
     if (first) running.base = masked ? largest_of(or_else(keys, load_reg(scores), -kInf<float>)) : scores[0];
     if (running.base > -kInf<float> && !running.outgrown) {
-      if (weigh<true>(scores, keys, end, unit, running, weights)) return 1;
+      const bool fused = kTerms == 4 && std::abs(running.base * unit) <= FusedExponent::kMost;
+      if (fused ? weigh<true, FusedExponent>(scores, keys, end, unit, running, weights)
+                : weigh_apart(scores, keys, end, unit, running, weights)) {
+        return 1;
+      }
       running.outgrown = !first;
     }
     return rebase(scores, keys, end, unit, running, weights);
+  }
+
+  static __attribute__((noinline)) bool weigh_apart(const float* scores, int64_t keys, int64_t end, float unit,
+                                                    Running& running, Element* weights) {
+    return weigh<true, Exponent>(scores, keys, end, unit, running, weights);
   }
 
   static __attribute__((noinline)) float rebase(const float* scores, int64_t keys, int64_t end, float unit,
@@ -148,15 +169,17 @@ struct Softmax {
     const float factor = before == -kInf<float> ? 0.0f : power_of_two<6>(splat_reg((before - now) * unit))[0];
     running.sums *= splat_reg(factor);
     if constexpr (kExact) running.exact *= splat_reg(factor);
-    weigh<false>(scores, keys, end, unit, running, weights);
+    weigh<false, Exponent>(scores, keys, end, unit, running, weights);
     return factor;
   }
 
-  // Adds the weights to the row's sums; if `limited`, gives up where one is out of range.
-  template <bool limited>
+  // Adds the weights to the row's sums; if `limited`, gives up where one is out of range, or, where sums are of rounded
+  // weights and tell as well, a sum of them.
+  template <bool limited, class Exponents>
   static ICPU_INLINE bool weigh(const float* scores, int64_t keys, int64_t end, float unit, Running& running,
                                 Element* weights) {
-    const Exponent exponent(running.base, unit);
+    constexpr bool by_sums = kShort, by_exponents = limited && !by_sums;
+    const Exponents exponent(running.base, unit);
     Reg<float> sums[kVectors] = {running.sums}, most[kVectors] = {}, unrounded[kVectors] = {running.exact};
     const int64_t whole = keys / Micro::kColumns;
     for (int64_t panel = 0; panel < whole; ++panel) {
@@ -164,7 +187,7 @@ struct Softmax {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const Reg<float> power = exponent.of(load_reg(scores + panel * kPanel + v * kLanes));
-        if constexpr (limited) most[v] = raw_max(most[v], power);
+        if constexpr (by_exponents) most[v] = raw_max(most[v], power);
         weight[v] = power_of_two<kTerms>(power);
       }
       put(weights + panel * kPanel, weight, sums, unrounded);
@@ -177,7 +200,7 @@ struct Softmax {
         if (count <= 0) continue;
         const Reg<float> score = load_reg(scores + panel * kPanel + v * kLanes);
         const Reg<float> power = or_else(count, exponent.of(score), -kInf<float>);
-        if constexpr (limited) most[v] = raw_max(most[v], power);
+        if constexpr (by_exponents) most[v] = raw_max(most[v], power);
         weight[v] = power_of_two<kTerms>(power);
       }
       put(weights + panel * kPanel, weight, sums, unrounded);
@@ -188,7 +211,7 @@ struct Softmax {
       unrounded[0] += unrounded[v];
       most[0] = raw_max(most[0], most[v]);
     }
-    if (limited && any_above(most[0], kRange)) return false;
+    if (limited && any_above(by_sums ? sums[0] : most[0], by_sums ? std::exp2(kRange) : kRange)) return false;
     running.sums = sums[0];
     if constexpr (kExact) running.exact = unrounded[0];
     return true;

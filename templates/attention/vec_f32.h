@@ -5,14 +5,16 @@
 // packed B is a sequence of rows of kColumns columns, one for each depth.
 #pragma once
 
-#include "base.h"
+#include "at_once.h"
 
 namespace icpu::attention {
 
 struct VecF32 {
+  using Products = AtOnce<VecF32>;
   using Element = float;
   static constexpr int kBlock = kLanes == 16 ? 14 : 6;
   static constexpr int kBlocks = kLanes == 16 ? 4 : 8;  // of rows that share a second operand in the L1 cache
+  static constexpr int64_t kKeys = 256;  // or half as many more, whose scores and weights stay in the L1 and L2 caches
   static constexpr int kColumns = 2 * kLanes;
   static constexpr int kStep = kLanes;
 

@@ -33,31 +33,58 @@ struct alignas(64) TileConfig {
 inline constexpr int64_t kTileColumns = 32;               // of C
 inline constexpr int64_t kTileStride = kTileColumns * 4;  // bytes between two rows of C
 
+// Tile n of C. The instructions want the number as a literal.
+template <int n>
+inline ICPU_INLINE void zero_tile() {
+  if constexpr (n == 0) _tile_zero(0);
+  if constexpr (n == 1) _tile_zero(1);
+  if constexpr (n == 2) _tile_zero(2);
+  if constexpr (n == 3) _tile_zero(3);
+}
+
+template <int n, class Sum>
+inline ICPU_INLINE void load_tile(const Sum* c) {
+  c += n / 2 * 16 * kTileColumns + n % 2 * 16;
+  if constexpr (n == 0) _tile_loadd(0, c, kTileStride);
+  if constexpr (n == 1) _tile_loadd(1, c, kTileStride);
+  if constexpr (n == 2) _tile_loadd(2, c, kTileStride);
+  if constexpr (n == 3) _tile_loadd(3, c, kTileStride);
+}
+
+template <int n, class Sum>
+inline ICPU_INLINE void store_tile(Sum* c) {
+  c += n / 2 * 16 * kTileColumns + n % 2 * 16;
+  if constexpr (n == 0) _tile_stored(0, c, kTileStride);
+  if constexpr (n == 1) _tile_stored(1, c, kTileStride);
+  if constexpr (n == 2) _tile_stored(2, c, kTileStride);
+  if constexpr (n == 3) _tile_stored(3, c, kTileStride);
+}
+
 inline ICPU_INLINE void zero_tiles() {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  zero_tile<0>();
+  zero_tile<1>();
+  zero_tile<2>();
+  zero_tile<3>();
 }
 
 // One or two rows of tiles.
 template <int row_tiles, class Sum>
 inline ICPU_INLINE void load_tiles(const Sum* c) {
-  _tile_loadd(0, c, kTileStride);
-  _tile_loadd(1, c + 16, kTileStride);
+  load_tile<0>(c);
+  load_tile<1>(c);
   if constexpr (row_tiles == 2) {
-    _tile_loadd(2, c + 16 * kTileColumns, kTileStride);
-    _tile_loadd(3, c + 16 * kTileColumns + 16, kTileStride);
+    load_tile<2>(c);
+    load_tile<3>(c);
   }
 }
 
 template <int row_tiles, class Sum>
 inline ICPU_INLINE void store_tiles(Sum* c) {
-  _tile_stored(0, c, kTileStride);
-  _tile_stored(1, c + 16, kTileStride);
+  store_tile<0>(c);
+  store_tile<1>(c);
   if constexpr (row_tiles == 2) {
-    _tile_stored(2, c + 16 * kTileColumns, kTileStride);
-    _tile_stored(3, c + 16 * kTileColumns + 16, kTileStride);
+    store_tile<2>(c);
+    store_tile<3>(c);
   }
 }
 
