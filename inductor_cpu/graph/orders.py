@@ -87,6 +87,17 @@ def _of_format(_result: Tensor, x: Tensor, *_args: Any) -> Order:
     return (0, *range(2, x.dim()), 1)
 
 
+def _of_batch_norm(result: Tensor, x: Tensor, *_args: Any) -> Order:
+    """As `_of_format`; but where only strides of single elements tell formats apart, that in which `x` is contiguous."""
+    x = meta_of(x)
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if x.is_contiguous():
+        return range(x.dim())
+    if x.dim() in formats and x.is_contiguous(memory_format=formats[x.dim()]):
+        return (0, *range(2, x.dim()), 1)
+    return _of_format(result, x)
+
+
 def _of_format_of_second(result: Tensor, _given: Tensor, x: Tensor, *_args: Any) -> Order:
     return _of_format(result, x)
 
@@ -251,7 +262,8 @@ ORDERS: dict[Any, Callable[..., Order | None]] = {
     aten.roll.default: _rolled,
     aten.unique_consecutive.default: _unique_runs,
     aten.unique_dim.default: _unique_rows,
-    **dict.fromkeys((*_BATCH_NORMS, *_FORMATTED), _of_format),
+    **dict.fromkeys(_BATCH_NORMS, _of_batch_norm),
+    **dict.fromkeys(_FORMATTED, _of_format),
     **dict.fromkeys(_GRADIENTS, _of_format_of_second),
     **dict.fromkeys(_BY_PYTHON, _elementwise),
     **dict.fromkeys(_OF_LOW_PRECISION, _of_expanded),

@@ -89,6 +89,9 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "batch norm of an image, sliced": lambda: F.batch_norm(
         IMAGE.to(memory_format=torch.channels_last)[:, 1:3], None, None, training=True
     ),
+    "batch norm of an image of one column, single elements apart": lambda: F.batch_norm(
+        HEADS.view(1, 6, 6, 1).permute(3, 2, 1, 0), None, None, training=True
+    ),
     "group norm of an index": lambda: F.group_norm(X[GRID.t()], 1),
     "rms norm of an index": lambda: F.rms_norm(X[GRID.t()], (4,)),
     "resize of an index": lambda: F.interpolate(X[GRID.t()], scale_factor=2),
