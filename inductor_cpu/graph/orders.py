@@ -88,7 +88,7 @@ def _of_format(_result: Tensor, x: Tensor, *_args: Any) -> Order:
 
 
 def _of_batch_norm(result: Tensor, x: Tensor, *_args: Any) -> Order:
-    """As `_of_format`; but where only strides of single elements tell formats apart, that in which `x` is contiguous."""
+    """As `_of_format`; where only strides of single elements tell formats apart, that in which `x` is contiguous."""
     x = meta_of(x)
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     if x.is_contiguous():

@@ -85,8 +85,8 @@ template <class Sum>
 using Epilogue = Callback<int64_t, int64_t, int64_t, int64_t, const Sum*>;
 
 // How many steps of a product go by until some more rows of the block before it are finished: few rows at a time take long,
-// many hold up the tiles.
-inline constexpr int64_t kFinishSteps = 4;
+// as vectors are slow just behind tiles; many hold up the tiles.
+inline constexpr int64_t kFinishSteps = 8;
 
 // The epilogue of a block, some rows at a time: while the tiles multiply the next block, the vector units finish this one.
 template <class Sum>
