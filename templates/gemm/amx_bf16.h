@@ -11,6 +11,7 @@ struct AmxBf16Products {
   using Element = bf16;
   using Weight = bf16;
   using Sum = float;
+  using Vectors = DotBf16Products;
 
   template <int n>
   static ICPU_INLINE void dot() {

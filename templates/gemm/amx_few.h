@@ -4,7 +4,7 @@
 // not read.
 #pragma once
 
-#include "amx.h"
+#include "amx_lines.h"
 #include "few_rows.h"
 
 #include <immintrin.h>
@@ -16,7 +16,8 @@ struct AmxFew {
   using Element = typename Products::Element;
   using Weight = typename Products::Weight;
   using Sum = typename Products::Sum;
-  static constexpr int64_t kMost = 32;
+  using Lines = AmxLines<typename Products::Vectors, Element>;
+  static constexpr int64_t kMost = 32, kMostOfLines = Lines::kMost;
 
   // Up to 16 rows, tiles 2 and 3 are sums of odd steps: two chains of additions for each tile of C hide the latency.
   struct Thread {
@@ -31,6 +32,11 @@ struct AmxFew {
     Thread(const Thread&) = delete;
     ~Thread() { _tile_release(); }
   };
+
+  // The same for up to kMostOfLines rows where B comes out of memory.
+  static void panel_of_lines(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth) {
+    Lines::panel(a, b, c, rows, depth / kStep);
+  }
 
   static void panel(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t depth) {
     const int64_t steps = depth / kStep;

@@ -11,6 +11,7 @@ struct AmxS8Products {
   using Element = int8_t;
   using Weight = int8_t;
   using Sum = int32_t;
+  using Vectors = VnniProducts<int8_t>;
 
   template <int n>
   static ICPU_INLINE void dot() {
@@ -25,6 +26,7 @@ struct AmxU8Products {
   using Element = uint8_t;
   using Weight = int8_t;
   using Sum = int32_t;
+  using Vectors = VnniProducts<uint8_t>;
 
   template <int n>
   static ICPU_INLINE void dot() {

@@ -12,6 +12,8 @@
 //                     c = a @ b for one panel and `depth` values of the depth, a multiple of Micro::kStep
 //   Rows              optional: what it makes of the packed rows, once for all threads, from (a, rows, depth). Then it has
 //                     panel(made, k, b, c, rows, depth), for the depths from k on.
+//   kMostOfLines      optional: up to so many rows where B is more than the L2 caches hold, panel_of_lines() is called in
+//                     place of panel(), with the same arguments
 #pragma once
 
 #include "multiply.h"
@@ -34,7 +36,7 @@ class Stream {
         b_(b),
         panels_(ceil_div(g_.columns, Micro::kColumns)),
         steps_(ceil_div(g_.depth, Micro::kStep)),
-        threads_(threads_for(panels_ * steps_ * kStepOfB * int64_t(sizeof(Weight)) / kLine, kStreamGrain, limit)) {}
+        threads_(threads_for(bytes() / kLine, kStreamGrain, limit)) {}
 
   void run(const Pack<Element>& pack, const Epilogue<Sum>& epilogue) const {
     Element* const a = scratch<Element, 16>(steps_ * Micro::kStep * Micro::kBlock);
@@ -57,6 +59,28 @@ class Stream {
  private:
   static constexpr int64_t kStepOfB = int64_t(Micro::kStep) * Micro::kColumns;
 
+  int64_t bytes() const { return panels_ * steps_ * kStepOfB * int64_t(sizeof(Weight)); }
+
+  bool by_lines() const {
+    if constexpr (requires { Micro::Few::kMostOfLines; }) {
+      return g_.rows <= Micro::Few::kMostOfLines && bytes() > 2 * kPackedBytes * threads_;
+    }
+    return false;
+  }
+
+  // c = a @ b from a step on, for one panel.
+  template <class Rows>
+  void multiply_panel(const Rows& rows, int64_t k, const Weight* b, Sum* c, int64_t steps) const {
+    if constexpr (requires { Micro::Few::kMostOfLines; }) {
+      if (by_lines()) return Micro::Few::panel_of_lines(rows + k * Micro::kStep * Micro::kBlock, b, c, g_.rows, steps * Micro::kStep);
+    }
+    if constexpr (std::is_pointer_v<Rows>) {
+      Micro::Few::panel(rows + k * Micro::kStep * Micro::kBlock, b, c, g_.rows, steps * Micro::kStep);
+    } else {
+      Micro::Few::panel(rows, k * Micro::kStep, b, c, g_.rows, steps * Micro::kStep);
+    }
+  }
+
   // The first step of a part.
   int64_t start(int64_t part) const { return panels_ * steps_ * part / threads_; }
 
@@ -72,12 +96,7 @@ class Stream {
     for (int64_t step = start(part), stop = start(part + 1); step < stop;) {
       const int64_t panel = step / steps_, k = step % steps_, count = std::min(steps_ - k, stop - step);
       Sum* const c = count == steps_ ? whole : k > 0 ? pieces : pieces + kPanel;
-      const Weight* const b = b_ + step * kStepOfB;
-      if constexpr (std::is_pointer_v<Rows>) {
-        Micro::Few::panel(rows + k * Micro::kStep * Micro::kBlock, b, c, g_.rows, count * Micro::kStep);
-      } else {
-        Micro::Few::panel(rows, k * Micro::kStep, b, c, g_.rows, count * Micro::kStep);
-      }
+      multiply_panel(rows, k, b_ + step * kStepOfB, c, count);
       if (count == steps_) finish(panel, c, epilogue);
       step += count;
     }

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS, MicroKernel, pack, unpack
+from inductor_cpu.targets.blocking import blocking_for
 from tests.emulation.machine import is_emulated
 from tests.kernels.manifest import MATRICES, Epilogue, finished_dtype, level, machine_of, multiply, why_not_compiled
 
@@ -139,6 +140,17 @@ def threads_of_torch(threads: int) -> Iterator[None]:
 def test_threads_share_rows_columns_and_few_rows(row: MicroKernel, threads: int) -> None:
     with threads_of_torch(threads):
         for rows, columns, depth in ((3, 83, 4001), (300, 20, 300), (40, 400, 130), (70, 100, 2500)):
+            check(row, rows, columns, depth, threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_or_two_rows_meet_a_weight_larger_than_the_caches(row: MicroKernel, threads: int) -> None:
+    machine = machine_of(row)
+    assert machine is not None
+    depth = 33 * row.step + row.pair + 1
+    columns = 2 * threads * blocking_for(machine).packed_bytes // (depth * row.weight.itemsize) + row.columns + 1
+    with threads_of_torch(threads):
+        for rows in (1, 2, 3):
             check(row, rows, columns, depth, threads=threads)
 
 
