@@ -100,12 +100,23 @@ struct AmxBf16S8 {
   };
 
   struct Few {
-    static constexpr int64_t kMost = AmxBf16::kBlock;
+    static constexpr int64_t kMost = AmxBf16::kBlock, kMostOfLines = 1;
     using Rows = RowsOfDigits;
 
     struct Thread : AmxBf16::Thread {
       explicit Thread(int64_t) {}
     };
+
+    // `depth` values from k on, of one row, whose digits are as many rows as AmxLines takes.
+    static void panel_of_lines(const Rows& a, int64_t k, const int8_t* b, float* c, int64_t rows, int64_t depth) {
+      if (!a.finite()) return multiply_plainly(a, k, b, c, rows, depth);
+      alignas(64) int32_t sums[Rows::kDigits * kColumns];
+      for (int64_t from = 0; from < depth; from += kExact) {
+        const int64_t part = std::min(kExact, depth - from);
+        AmxFew<AmxS8Products>::Lines::panel(a.tiles(0, k + from), b + from * kColumns, sums, Rows::kDigits, part / kStep);
+        add_digits(sums, a.unit(0), c, from > 0);
+      }
+    }
 
     // `depth` values from k on.
     static void panel(const Rows& a, int64_t k, const int8_t* b, float* c, int64_t rows, int64_t depth) {

@@ -1,4 +1,4 @@
-// One or two rows times B where it comes out of memory: dot products of vectors read the panels of AMX tiles line by line.
+// A few rows times B where it comes out of memory: dot products of vectors read the panels of AMX tiles line by line.
 //
 // Preconditions: A and B are packed as amx.h says. Vectors is a class of dot_bf16.h or vnni_avx512.h. Tiles of B, 16 lines
 // to a load, come at two thirds to three quarters of the pace of lines (measured: 17 to 20 of 26 GB/s), and a tile unit
@@ -21,33 +21,36 @@ class AmxLines {
   static constexpr bool kShifted = std::is_same_v<Element, int8_t>;
 
  public:
-  static constexpr int64_t kMost = 2;
+  // Two products of bf16 take four cycles, as four of bytes do, and a line of B as long to come.
+  static constexpr int64_t kMost = sizeof(Element) == 1 ? 4 : 2;
 
-  // c = a @ b for one panel: `rows` rows, at most kMost, of kTileColumns.
+  // c = a @ b for one panel: `rows` rows, at most kMost, of kTileColumns; or 4 for 3 rows.
   static void panel(const Element* a, const Weight* b, Sum* c, int64_t rows, int64_t steps) {
     if (rows == 1) {
       multiply<1>(a, b, c, steps);
-    } else {
+    } else if (rows == 2) {
       multiply<2>(a, b, c, steps);
+    } else if constexpr (kMost == 4) {
+      multiply<4>(a, b, c, steps);
     }
   }
 
  private:
   template <int R>
   static void multiply(const Element* a, const Weight* b, Sum* c, int64_t steps) {
-    constexpr int chains = 2;  // of additions, of even and of odd lines: products wait for those before them
+    constexpr int chains = R < 4 ? 2 : 1;  // of additions, of even and of odd lines: products wait for those before them
     Lanes sums[chains][R][2] = {}, all[chains][2] = {};
     const __m512i ones = _mm512_set1_epi8(1);
     for (int64_t s = 0; s < steps; ++s, a += 2 * kTile, b += 2 * kTile) {
 #pragma GCC unroll 16
       for (int line = 0; line < 16; ++line) {
         __m512i groups[R];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int r = 0; r < R; ++r) groups[r] = spread(a + r * kStep + line * kGroup);
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
           const __m512i weights = Vectors::line(b + half * kTile + line * 16 * kGroup);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
           for (int r = 0; r < R; ++r) {
             Lanes& sum = sums[line % chains][r][half];
             sum = Vectors::dot(sum, groups[r], weights);
@@ -58,8 +61,9 @@ class AmxLines {
     }
     for (int r = 0; r < R; ++r) {
       for (int half = 0; half < 2; ++half) {
-        Lanes sum = sums[0][r][half] + sums[1][r][half];
-        if constexpr (kShifted) sum -= (all[0][half] + all[1][half]) << 7;
+        Lanes sum = sums[0][r][half], of_weights = all[0][half];
+        if constexpr (chains == 2) sum += sums[1][r][half], of_weights += all[1][half];
+        if constexpr (kShifted) sum -= of_weights << 7;
         std::memcpy(c + r * kTileColumns + half * 16, &sum, sizeof(sum));
       }
     }

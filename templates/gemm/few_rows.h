@@ -71,14 +71,18 @@ class Stream {
   // c = a @ b from a step on, for one panel.
   template <class Rows>
   void multiply_panel(const Rows& rows, int64_t k, const Weight* b, Sum* c, int64_t steps) const {
+    const int64_t first = k * Micro::kStep, depth = steps * Micro::kStep;
+    const auto with = [&](const auto& panel) ICPU_INLINE {
+      if constexpr (std::is_pointer_v<Rows>) {
+        panel(rows + first * Micro::kBlock, b, c, g_.rows, depth);
+      } else {
+        panel(rows, first, b, c, g_.rows, depth);
+      }
+    };
     if constexpr (requires { Micro::Few::kMostOfLines; }) {
-      if (by_lines()) return Micro::Few::panel_of_lines(rows + k * Micro::kStep * Micro::kBlock, b, c, g_.rows, steps * Micro::kStep);
+      if (by_lines()) return with(Micro::Few::panel_of_lines);
     }
-    if constexpr (std::is_pointer_v<Rows>) {
-      Micro::Few::panel(rows + k * Micro::kStep * Micro::kBlock, b, c, g_.rows, steps * Micro::kStep);
-    } else {
-      Micro::Few::panel(rows, k * Micro::kStep, b, c, g_.rows, steps * Micro::kStep);
-    }
+    with(Micro::Few::panel);
   }
 
   // The first step of a part.

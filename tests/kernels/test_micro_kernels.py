@@ -144,13 +144,13 @@ def test_threads_share_rows_columns_and_few_rows(row: MicroKernel, threads: int)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_one_or_two_rows_meet_a_weight_larger_than_the_caches(row: MicroKernel, threads: int) -> None:
+def test_few_rows_meet_a_weight_larger_than_the_caches(row: MicroKernel, threads: int) -> None:
     machine = machine_of(row)
     assert machine is not None
     depth = 33 * row.step + row.pair + 1
     columns = 2 * threads * blocking_for(machine).packed_bytes // (depth * row.weight.itemsize) + row.columns + 1
     with threads_of_torch(threads):
-        for rows in (1, 2, 3):
+        for rows in (1, 2, 3, 4, 5):
             check(row, rows, columns, depth, threads=threads)
 
 
