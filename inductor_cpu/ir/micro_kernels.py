@@ -75,7 +75,7 @@ _F32, _BF16, _F16 = torch.float32, torch.bfloat16, torch.float16
 _S8, _U8, _S32 = torch.int8, torch.uint8, torch.int32
 
 _AMX_BF16 = frozenset({"amx_tile", "amx_bf16"})
-_AMX_INT8 = frozenset({"amx_tile", "amx_int8"})
+_AMX_INT8 = frozenset({"amx_tile", "amx_int8", "avx512_vnni"})
 _AMX = _AMX_BF16 | _AMX_INT8
 _AMX_F16 = frozenset({"amx_fp16"})
 _F16_ARITHMETIC = frozenset({"avx512_fp16"})
