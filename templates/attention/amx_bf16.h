@@ -36,7 +36,10 @@ struct AmxBf16 {
   class Products {
    public:
     void multiply(const bf16* a, const bf16* b, float* c, int64_t rows, int64_t columns, int64_t depth, bool accumulate) {
-      if (rows <= 16) return block(a, b, c, rows, columns, depth, accumulate);
+      if (rows <= 16) {
+        finish();
+        return block(a, b, c, rows, columns, depth, accumulate);
+      }
       if (before_ == nullptr) {
         accumulate ? first_step<false, true>(a, b, c) : first_step<false, false>(a, b, c);
       } else {

@@ -1,8 +1,8 @@
 // A few rows times B where it comes out of memory: dot products of vectors read the panels of AMX tiles line by line.
 //
-// Preconditions: A and B are packed as amx.h says. Vectors is a class of dot_bf16.h or vnni_avx512.h. Tiles of B, 16 lines
-// to a load, come at two thirds to three quarters of the pace of lines (measured: 17 to 20 of 26 GB/s), and a tile unit
-// that is slow, as on a busy host, does not count here.
+// Preconditions: A and B are packed as amx.h says. Vectors is a class of dot_bf16.h or vnni_avx512.h. While a busy host has
+// slowed its tile unit down, tiles of B come at three quarters of the memory's pace (measured: 17 to 20 of 26 GB/s); lines
+// keep it, and are as fast otherwise.
 #pragma once
 
 #include "amx.h"
@@ -21,7 +21,7 @@ class AmxLines {
   static constexpr bool kShifted = std::is_same_v<Element, int8_t>;
 
  public:
-  // Two products of bf16 take four cycles, as four of bytes do, and a line of B as long to come.
+  // More take longer than a line of B to come: a product of bf16 takes two cycles, one of bytes half a cycle.
   static constexpr int64_t kMost = sizeof(Element) == 1 ? 4 : 2;
 
   // c = a @ b for one panel: `rows` rows, at most kMost, of kTileColumns; or 4 for 3 rows.
