@@ -149,6 +149,7 @@ struct Softmax {
     return rebase(scores, keys, end, unit, running, weights);
   }
 
+  // Seldom needed: a function of its own, so that the inlined one stays short.
   static __attribute__((noinline)) bool weigh_apart(const float* scores, int64_t keys, int64_t end, float unit,
                                                     Running& running, Element* weights) {
     return weigh<true, Exponent>(scores, keys, end, unit, running, weights);

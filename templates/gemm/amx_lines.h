@@ -18,7 +18,7 @@ class AmxLines {
   using Lanes = Reg<Sum>;
   static constexpr int64_t kStep = 64 / sizeof(Element), kGroup = 4 / sizeof(Element), kTile = 16 * kStep;
   // Bytes with a sign are multiplied as what is 128 more, and the sums of B times 128 are taken off.
-  static constexpr bool kShifted = std::is_same_v<Element, int8_t>;
+  static constexpr bool kShifted = Vectors::kShifted;
 
  public:
   // More take longer than a line of B to come: a product of bf16 takes two cycles, one of bytes half a cycle.
