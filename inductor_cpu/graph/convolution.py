@@ -24,6 +24,7 @@ from inductor_cpu.graph.edit import (
     is_call,
     only_user,
     to_channels_last,
+    to_contiguous,
     typical_size,
     view_again,
 )
@@ -256,7 +257,7 @@ def _pack(graph: fx.Graph, conv: fx.Node, spreader: StrideSpreader) -> None:
     before = fake(conv)
     value = channels_last(before)
     with graph.inserting_before(conv):
-        source = to_channels_last(graph, x)
+        source, bias = to_channels_last(graph, x), to_contiguous(graph, bias)
         if transposed:
             packed = add(
                 graph, mkldnn._reorder_convolution_transpose_weight.default, weight, padding, output_padding, stride,

@@ -93,6 +93,7 @@ _CLASSES: dict[Any, int] = {
 _CONTIGUOUS: tuple[Any, ...] = (
     aten.glu_backward.default,
     aten.huber_loss_backward.default,
+    aten.im2col.default,
     aten.isin.Tensor_Scalar,
     aten.isin.Tensor_Tensor,
     aten.mse_loss_backward.default,

@@ -181,6 +181,13 @@ def to_channels_last(graph: fx.Graph, x: fx.Node) -> fx.Node:
     return x if fake(x).is_contiguous(memory_format=layout) else add(graph, aten.clone.default, x, memory_format=layout)
 
 
+def to_contiguous(graph: fx.Graph, x: fx.Node | None) -> fx.Node | None:
+    """`x`, copied unless it is contiguous: oneDNN's operators read a bias as if it were."""
+    if x is None or fake(x).is_contiguous():
+        return x
+    return add(graph, aten.clone.default, x, memory_format=torch.contiguous_format)
+
+
 def typical_size(value: torch.Tensor) -> list[int]:
     """An input size to choose a weight's layout for: without one, oneDNN chooses layouts that it then changes at every
     call."""

@@ -31,6 +31,7 @@ from inductor_cpu.graph.edit import (
     only_user,
     order_of_dims,
     product_operands,
+    to_contiguous,
     view_again,
 )
 from inductor_cpu.graph.post_ops import binary_post_op, fuse_binaries
@@ -152,8 +153,9 @@ def _pack(graph: fx.Graph, product: fx.Node) -> None:
         by_rows = transposed(graph, weight)
         # oneDNN's layout for an unknown number of rows serves all of them, so that all graphs share one copy.
         packed = add(graph, mkldnn._reorder_linear_weight.default, by_rows, None, value=fake(by_rows))
+        row = to_contiguous(graph, bias)
         new = add(
-            graph, mkldnn._linear_pointwise.default, x, packed, bias, tail.post.name, list(tail.post.scalars),
+            graph, mkldnn._linear_pointwise.default, x, packed, row, tail.post.name, list(tail.post.scalars),
             tail.post.algorithm, value=fake(product),
         )  # fmt: skip
     replace_tail(graph, tail, new)

@@ -46,6 +46,39 @@ def test_linear_is_packed(layer: Callable[[], nn.Module], rank: int, dtype: torc
     assert len(passed.calls(LINEAR)) == 1 or rank == 1
 
 
+class Strided(nn.Module):
+    """A layer whose bias is a view with other strides, or one number that is added to its result."""
+
+    def __init__(self, product: Callable[..., Tensor], weight: tuple[int, ...], bias: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.product, self.view = product, bias
+        self.weight, self.bias = nn.Parameter(torch.randn(weight) / 4), nn.Parameter(torch.randn(40))
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = self.view(self.bias)
+        y = self.product(x, self.weight, bias)
+        return y + self.weight.amax() if bias is None else y
+
+
+@pytest.mark.parametrize(
+    "bias", [lambda b: b[::2], lambda b: b[:1].expand(20), lambda b: None], ids=["gaps", "one", "no"]
+)
+@pytest.mark.parametrize(
+    ("product", "weight", "x"),
+    [
+        (functional.linear, (20, 12), (4, 12)),
+        (functional.conv2d, (20, 12, 3, 3), (2, 12, 7, 7)),
+        (functional.conv_transpose2d, (12, 20, 3, 3), (2, 12, 7, 7)),
+        (functional.conv3d, (20, 12, 3, 3, 3), (1, 12, 5, 5, 5)),
+    ],
+)
+def test_a_bias_that_is_not_contiguous_is_read_where_it_lies(
+    product: Callable[..., Tensor], weight: tuple[int, ...], x: tuple[int, ...], bias: Callable[[Tensor], Tensor]
+) -> None:
+    passed = check(Strided(product, weight, bias), torch.randn(x))
+    assert any(str(name).startswith("mkldnn") for name in passed.names())
+
+
 @pytest.mark.parametrize(
     "then",
     [lambda y: (torch.relu(y), y), lambda y: functional.elu(y), lambda y: torch.relu(y[:, :5])],

@@ -37,6 +37,7 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "number to a power, flattened": lambda: (2.0**X).flatten(1).relu(),
     "elements in a single number": lambda: torch.isin(X, torch.tensor(0.5)),
     "elements in a python number": lambda: torch.isin(X, 0.5),
+    "windows of one pixel": lambda: F.unfold(PIXELS.transpose(0, 1), 1),
     "channels of a channels-last image in turns": lambda: F.channel_shuffle(LAST, 2),
     "reflection around a channels-last image": lambda: F.pad(LAST, (1, 2, 1, 0), mode="reflect"),
     "edges repeated around a slice of a channels-last image": lambda: F.pad(
