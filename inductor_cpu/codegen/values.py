@@ -280,7 +280,7 @@ class Values:
             text = self._scalar_text(instr, dtype, [self.operand(k, vector=False) for k in instr.args])
         elif instr.op == "where" and not self.facts.varying[instr.args[0]]:
             yes, no = (self.operand(k, vector=True) for k in instr.args[1:])
-            text = f"{self.operand(instr.args[0], vector=False)} ? {yes} : {no}"
+            text = f"icpu::select({self.operand(instr.args[0], vector=False)}, {yes}, {no})"
         elif instr.op == "where" and instr.args[0] in self.facts.constant_masks:
             yes, no = (self.operand(k, vector=True) for k in instr.args[1:])
             text = f"icpu::pick_lanes<{self._lane_bits(instr.args[0])}>({yes}, {no}, lanes)"

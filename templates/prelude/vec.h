@@ -215,6 +215,14 @@ inline Vec<T, U> iota(int64_t base, int64_t step) {
   return result;
 }
 
+// What all lanes choose alike. Not `chosen ? yes : no`: of two such lines beside each other GCC 12 makes a shift of vectors
+// that it then cannot compile.
+template <class V, int U = V::units>
+inline V select(bool chosen, const V& yes, const V& no) {
+  if (__builtin_constant_p(chosen)) return chosen ? yes : no;
+  return select(splat<U>(chosen), yes, no);
+}
+
 // -- lanes as an array ------------------------------------------------------------------------------------------------
 template <class T, int U>
 struct Spilled {

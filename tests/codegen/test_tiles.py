@@ -230,3 +230,14 @@ def test_a_batch_with_zeros_behind_it_is_turned_over(dynamic: bool) -> None:
     for sizes in ((5, 20, 19), (2, 37, 40)):
         x = torch.randn(sizes)
         assert torch.equal(compiled(x), function(x))
+
+
+def test_rows_that_two_conditions_choose_are_turned_over() -> None:
+    """GCC 12 made a shift of vectors of the two conditions, and could not compile it."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.triu(x, 2).transpose(0, 2).contiguous(), torch.triu(x, 0)
+
+    x = torch.randn(32, 7, 4)
+    for got, want in zip(torch.compile(function, backend="icpu")(x), function(x), strict=True):
+        assert torch.equal(got, want)

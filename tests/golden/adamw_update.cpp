@@ -1,6 +1,6 @@
 // Loops: i0 < 320, the first 1 shared among threads.
 // Vectors: 16 lanes (avx512) along i0, pointwise.
-extern "C" int64_t icpu_874e89426aa45ec9a86eb817(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_fe1bea99b4ba71cf606175a5(void* const* buffers, const int64_t* sizes) {
   float* const p0 = static_cast<float*>(buffers[0]);
   float* const p1 = static_cast<float*>(buffers[1]);
   float* const p2 = static_cast<float*>(buffers[2]);
@@ -24,7 +24,7 @@ extern "C" int64_t icpu_874e89426aa45ec9a86eb817(void* const* buffers, const int
       const auto v0 = icpu::load(p1 + i0, lanes);
       const auto v1 = icpu::load(p3 + i0, lanes);
       const auto v9 = v1 - v0;
-      const auto v10 = v5 ? v0 : v1;
+      const auto v10 = icpu::select(v5, v0, v1);
       const auto v11 = icpu::fma(lanes.vec(v8), v9, v10);
       const auto v12 = icpu::load(p2 + i0, lanes);
       const auto v14 = v12 * lanes.vec(0.999f);

@@ -1,6 +1,6 @@
 // Loops: i0 < 2, i1 < 9, i2 < 32, the first 3 shared among threads.
 // Vectors: 16 lanes (avx512) along i2, pointwise.
-extern "C" int64_t icpu_5dabf3e33ecb47fc1e65c197(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_aa81976c1be45fc11dca3124(void* const* buffers, const int64_t* sizes) {
   float* const p0 = static_cast<float*>(buffers[0]);
   const float* const p1 = static_cast<const float*>(buffers[1]);
   const float* const p2 = static_cast<const float*>(buffers[2]);
@@ -16,7 +16,7 @@ extern "C" int64_t icpu_5dabf3e33ecb47fc1e65c197(void* const* buffers, const int
       const auto v2 = v0 * v1;
       const auto v6 = icpu::load(p1 + 16 + i0 * 288 + i1 * 32 + i2, lanes);
       const auto v7 = -v6;
-      const auto v10 = true ? v7 : lanes.vec(0.0f);
+      const auto v10 = icpu::select(true, v7, lanes.vec(0.0f));
       const auto v11 = icpu::load(p3 + i1 * 32 + i2, lanes);
       const auto v12 = v10 * v11;
       const auto v13 = v2 + v12;
@@ -28,7 +28,7 @@ extern "C" int64_t icpu_5dabf3e33ecb47fc1e65c197(void* const* buffers, const int
       const auto v2 = v0 * v1;
       const float v7 = -0.0f;
       const auto v9 = icpu::load(p1 + -16 + i0 * 288 + i1 * 32 + i2, lanes);
-      const auto v10 = false ? lanes.vec(v7) : v9;
+      const auto v10 = icpu::select(false, lanes.vec(v7), v9);
       const auto v11 = icpu::load(p3 + i1 * 32 + i2, lanes);
       const auto v12 = v10 * v11;
       const auto v13 = v2 + v12;
