@@ -1,6 +1,7 @@
 """Gradients of pooling: each input element asks the few windows that hold it, so that no two points write one element.
 
-The windows that hold an input element are themselves a window, over the outputs: `_holders` and `_adaptive_holders`."""
+The windows that hold an input element are themselves a window, over the outputs: `_holders` and `_adaptive_holders`.
+Within planes the maxima of windows that overlap are scattered instead: of k x k windows one alone chose an element."""
 
 from __future__ import annotations
 
@@ -11,13 +12,27 @@ import torch
 from torch import fx
 
 from inductor_cpu.errors import Unsupported
-from inductor_cpu.ir.index import ONE, ZERO, Expr, as_expr, is_nonnegative, maximum, minimum, product
+from inductor_cpu.ir.index import (
+    ONE,
+    ZERO,
+    Expr,
+    as_expr,
+    contiguous_strides,
+    is_nonnegative,
+    maximum,
+    minimum,
+    product,
+)
 from inductor_cpu.lower.body import Body
 from inductor_cpu.lower.context import Lowering, dense_strides, meta_of
+from inductor_cpu.lower.copies import copied
 from inductor_cpu.lower.pooling import Window, adaptive_window, counted, per_dim, regular_window, window_mask
 from inductor_cpu.lower.reductions import accumulator, number
 from inductor_cpu.lower.registry import rule
+from inductor_cpu.lower.scatter import write
+from inductor_cpu.lower.terms import Term
 from inductor_cpu.lower.values import TensorValue
+from inductor_cpu.lower.views import reshaped
 
 aten = torch.ops.aten
 
@@ -72,9 +87,7 @@ def _chosen(ctx: Lowering, node: fx.Node, grad: TensorValue, x: TensorValue, ind
     """The gradient of windows that chose the element; `indices` are those of the operator's own forward."""
     dims = len(holders)
     if not _has_channels_last(meta_of(node), dims) and any(as_expr(window.extent) != ONE for window in holders):
-        raise Unsupported(
-            node, "ATen adds each gradient to its one element; to ask all windows takes longer within a plane"
-        )
+        return _scattered(ctx, node, grad, x, indices, dims)
 
     def share(body: Body, out: tuple[Expr, ...], at: tuple[Expr, ...], mask: int | None) -> int:
         flat = ZERO
@@ -84,6 +97,28 @@ def _chosen(ctx: Lowering, node: fx.Node, grad: TensorValue, x: TensorValue, ind
         return body.op("where", chosen, body.load(grad, out, mask), body.const(0, grad.dtype))
 
     return _gather(ctx, node, grad, x.sizes, holders, share)
+
+
+def _scattered(
+    ctx: Lowering, node: fx.Node, grad: TensorValue, x: TensorValue, indices: TensorValue, dims: int
+) -> TensorValue:
+    """Planes of zeros to which each window adds its gradient where its maximum is. Low precision is summed in f32 and
+    rounded once. A position that no plane has, as ATen's -1, adds nothing."""
+    lead, plane = x.sizes[:-dims], product(x.sizes[-dims:])
+    wide = accumulator(grad.dtype)
+
+    def compute(body: Body, at: tuple[Expr, ...]) -> tuple[Sequence[Expr], int, int]:
+        chosen = Term(body, body.cast(body.load(indices, at), torch.int64))
+        inside = (chosen >= 0) & (chosen < Term(body, body.index(plane)))
+        place = [*at[: len(lead)], body.as_index(chosen.value, plane)]
+        return place, body.cast(body.load(grad, at), wide), inside.value
+
+    zeros = ctx.pointwise(
+        node, lambda body, at: body.const(0, wide), (*lead, plane), wide, contiguous_strides((*lead, plane))
+    )
+    write(ctx, node, zeros, grad.sizes, compute, "add")
+    total = reshaped(zeros, x.sizes)
+    return total if wide == grad.dtype else copied(ctx, node, total)
 
 
 def _has_channels_last(fake: torch.Tensor, dims: int) -> bool:

@@ -18,9 +18,9 @@ from inductor_cpu.ir.kernel import LINE_BYTES, VectorPlan
 from inductor_cpu.ir.lane_order import constant_lanes, lane_order, within_a_vector
 from inductor_cpu.ir.loop_nest import Index, Instr, Load, Reduce, Scan, Store
 from inductor_cpu.ir.periodic import period
-from inductor_cpu.ir.rewrite import loops_read, value_positions
+from inductor_cpu.ir.rewrite import loops_read, may_fail, value_positions
 from inductor_cpu.ir.scatter import is_scatter, keeps_apart, reads_what_others_write
-from inductor_cpu.schedule.cost import hint, points
+from inductor_cpu.schedule.cost import arithmetic_cost, hint, points
 from inductor_cpu.schedule.flat import stride_hint
 
 
@@ -34,6 +34,7 @@ class Reason(Enum):
     SCATTER_FOLDS = "it scatters beside a reduction"
     IN_PLACE = "it reads elements that other lanes write"
     SHORT = "every loop is shorter than two points"
+    ADDS = "it does little but add at places that are data, which lanes do one after another"
 
 
 #: Cost of one access of one point in vector code, relative to a contiguous one; scalar code costs SCALAR a point.
@@ -69,6 +70,9 @@ REPEATED_COST = 0.3
 TILE_COST = 2.5
 _NO_CHEAP_TILES = (torch.float64, torch.int64, torch.bool)
 
+#: Arithmetic of a point, beside loads, from which on it is worth taking lanes apart to add them one after another.
+ADDED_COST = 12
+
 #: Points of the loop that such a tile is contiguous along, below which much of its work is for nothing. Only where the
 #: short loop can be merged is there something better.
 SHORT_TILE = 4
@@ -95,11 +99,22 @@ def plan_vectors(
     if not candidates:
         return VectorPlan(None, 1, reasons=(Reason.SCATTER_READ.value,))
     best = min(candidates, key=lambda loop: _cost(loop, outer, inner, body, stores, lanes))
+    if _only_adds(best, outer, body, stores):
+        return VectorPlan(None, 1, reasons=(Reason.ADDS.value,))
     access = tuple(
         [(p, access_kind(i.index[0], best, body, inner)) for p, i in enumerate(body) if isinstance(i, Load)]
         + [(-1 - n, access_kind(s.index[0], best, body, inner)) for n, s in enumerate(stores)]
     )
     return VectorPlan(best, lanes, access)
+
+
+def _only_adds(loop: Sym, outer: Sequence[Sym], body: Sequence[Instr], stores: Sequence[Store]) -> bool:
+    """Whether lanes along a loop are made only to be added one after another, each at a place of its own. Scatters
+    whose points no loop keeps apart are for threads to divide, which compare the places of a vector at once
+    (`divide.py`), and places are checked faster in vectors."""
+    added = any(store.mode == "add" and access_kind(store.index[0], loop, body) == "gather" for store in stores)
+    apart = any(keeps_apart(other, stores) for other in outer if other != loop)
+    return added and apart and arithmetic_cost(body) < ADDED_COST and not any(may_fail(body, i) for i in body)
 
 
 def plan_cost(

@@ -39,17 +39,25 @@ def test_max_pool2d_gradient_of_windows_that_do_not_overlap(case):
     _check_max(aten.max_pool2d_with_indices.default, _max2d_backward, _image(), *case)
 
 
-def test_max_pool2d_gradient_of_overlapping_windows_in_contiguous_planes_is_left_to_aten():
-    x = _image()
-    values, indices = aten.max_pool2d_with_indices.default(x, 3, 2, 1)
-    grad = torch.randn_like(values)
-    got = interpreted(lambda g, x, i: _max2d_backward(g, x, 3, 2, 1, indices=i), grad, x, indices, extern=True)
-    assert torch.equal(got, _max2d_backward(grad, x, 3, 2, 1, indices=indices))
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("case", [*MAX_CASES, (5, 2, 2, 1, True), (3, 1, 1, 1, False)], ids=str)
+def test_max_pool2d_gradient_of_overlapping_windows_in_contiguous_planes(case, dynamic):
+    _check_max(aten.max_pool2d_with_indices.default, _max2d_backward, _image(), *case, dynamic=dynamic)
 
 
+def test_max_pool2d_gradient_of_positions_that_no_plane_has_adds_nothing():
+    grad, x = torch.ones(1, 1, 2, 2), torch.zeros(1, 1, 4, 4)
+    indices = torch.tensor([[[[-1, 16], [5, 5]]]])
+    got = interpreted(lambda g, x, i: _max2d_backward(g, x, 3, 2, 1, indices=i), grad, x, indices)
+    expected = torch.zeros(16)
+    expected[5] = 2.0
+    assert torch.equal(got.flatten(), expected)
+
+
+@pytest.mark.parametrize("memory_format", FORMATS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_max_pool2d_gradient_of_other_dtypes(dtype):
-    _check_max(aten.max_pool2d_with_indices.default, _max2d_backward, _image(dtype, LAST), 3, 2, 1, 1, False)
+def test_max_pool2d_gradient_of_other_dtypes(dtype, memory_format):
+    _check_max(aten.max_pool2d_with_indices.default, _max2d_backward, _image(dtype, memory_format), 3, 2, 1, 1, False)
 
 
 @pytest.mark.parametrize("case", [(2, [], 0, 1, False), (3, 2, 1, 1, True)], ids=str)
@@ -66,8 +74,9 @@ def test_max_pool2d_gradient_without_a_batch():
     _check_max(aten.max_pool2d_with_indices.default, _max2d_backward, torch.randn(3, 6, 6), 2, 2, 0, 1, False)
 
 
-def test_max_pool3d_gradient():
-    x = torch.randn(2, 2, 5, 6, 7).contiguous(memory_format=torch.channels_last_3d)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last_3d])
+def test_max_pool3d_gradient(memory_format):
+    x = torch.randn(2, 2, 5, 6, 7).contiguous(memory_format=memory_format)
     case = [2, 3, 3], [2, 2, 2], [1, 1, 0], [1, 1, 1], False
     backward = aten.max_pool3d_with_indices_backward.default
     _check_max(aten.max_pool3d_with_indices.default, backward, x, *case)
@@ -111,9 +120,8 @@ def test_adaptive_pool_gradients(size, memory_format):
     x = _image(memory_format=memory_format)
     grad = torch.randn_like(aten._adaptive_avg_pool2d.default(x, size))
     check_accurate(lambda grad, x: aten._adaptive_avg_pool2d_backward.default(grad, x), grad, x)
-    if memory_format == LAST or size == [1, 1]:
-        indices = aten.adaptive_max_pool2d.default(x, size)[1]
-        check_accurate(lambda g, x, indices: aten.adaptive_max_pool2d_backward.default(g, x, indices), grad, x, indices)
+    indices = aten.adaptive_max_pool2d.default(x, size)[1]
+    check_accurate(lambda g, x, indices: aten.adaptive_max_pool2d_backward.default(g, x, indices), grad, x, indices)
 
 
 def test_adaptive_pool_gradients_of_volumes():

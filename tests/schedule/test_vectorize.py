@@ -7,7 +7,7 @@ import torch
 
 from inductor_cpu.ir.index import Expr, Sym, const, loop_var, of, size_symbol, value_symbol
 from inductor_cpu.ir.kernel import VectorPlan
-from inductor_cpu.ir.loop_nest import Cast, Instr, Load, LoopNest, Reduce, Store
+from inductor_cpu.ir.loop_nest import Cast, Const, Instr, Load, LoopNest, Reduce, Scalar, Store
 from inductor_cpu.ir.scatter import keeps_apart
 from inductor_cpu.schedule.share import parallel_depth, share
 from inductor_cpu.schedule.vectorize import Reason, access_kind, plan_vectors
@@ -20,6 +20,7 @@ OUT = (Store("y", at(of(I) * 32 + of(J)), 0),)
 INDEX: tuple[Instr, ...] = (Load("index", at(J), torch.int64), load("x", at(J)))
 CHOSEN = of(value_symbol(0, 32))
 READS = (*INDEX, load("y", at(CHOSEN)))
+PLANES: tuple[Instr, ...] = (Load("index", at(of(I) * 32 + of(J)), torch.int64), load("x", at(of(I) * 32 + of(J))))
 
 
 def scatter(mode: str = "set", address: Expr = CHOSEN, value: int = 1) -> tuple[Store, ...]:
@@ -36,6 +37,7 @@ def scatter(mode: str = "set", address: Expr = CHOSEN, value: int = 1) -> tuple[
         (Reason.SCATTER_FOLDS, (I,), (J,), (*INDEX, Reduce("sum", 1, F32)), scatter("add"), 16),
         (Reason.IN_PLACE, (J,), (), (load("y", at(of(J) * -1 + 31)),), (Store("y", at(J), 0),), 16),
         (Reason.SHORT, loops(1), (), (load("x", at(0)),), (Store("y", at(0), 0),), 16),
+        (Reason.ADDS, (I, J), (), PLANES, scatter("add", of(I) * 32 + CHOSEN), 16),
     ],
     ids=lambda value: value.name if isinstance(value, Reason) else "",
 )
@@ -60,6 +62,17 @@ def test_every_reason_has_a_case() -> None:
 def test_elements_updated_in_place_are_vectorized() -> None:
     body = (load("y", at(of(I) * 32 + of(J))),)
     assert plan_vectors((I, J), (), body, OUT, 16).loop == J
+
+
+def test_what_is_added_apart_is_vectorized_where_it_takes_more_than_that() -> None:
+    """As planes of which each point adds to one element; or where no loop keeps points apart, for threads to divide."""
+    much = (*PLANES, *(Scalar("exp", (k,), F32) for k in (1, 2)))
+    checked = (*PLANES, Const(32, torch.int64), Scalar("check_element", (0, 2), torch.int64))
+    place, chosen = of(I) * 32 + CHOSEN, of(I) * 32 + of(value_symbol(3, 32))
+    assert plan_vectors((I, J), (), much, scatter("add", place, value=3), 16).loop == J
+    assert plan_vectors((I, J), (), checked, scatter("add", chosen), 16).loop == J
+    assert plan_vectors((J,), (), INDEX, scatter("add"), 16).loop == J
+    assert plan_vectors((I, J), (), PLANES, scatter("set", place), 16).loop == J
 
 
 # -- scatters --------------------------------------------------------------------------------------------------------
