@@ -21,14 +21,28 @@ def _weight(c: Chooser, a: Value, *shape: int) -> str:
     return c.make(shape, shape, dtype_name(a), weight=True)
 
 
+def _layout(c: Chooser, channels: int) -> tuple[int, dict[str, Attr]]:
+    """The length of a bias, and what `_BIAS` makes of it: all of it, every other element, or one for all channels."""
+    length, step = c.random.choice([(channels, 1)] * 4 + [(2 * channels, 2), (1, 1)])
+    return length, {"step": step, "channels": channels}
+
+
+_BIAS = "{2}[::{step}].expand({channels})"
+_LINEAR = "F.linear({0}, {1}[:, ::{gap}], " + _BIAS
+
+
 def _linear(bias: bool):  # type: ignore[no-untyped-def]
     def choose(c: Chooser, accept: Accept) -> Choice | None:
         a = c.value(both(accept, rank(1, 4), lambda v: _fixed(v, -1)))
         if a is None:
             return None
         n = c.random.choice(WIDTHS)
-        names = (a.name, _weight(c, a, n, a.tensor.shape[-1]))
-        return Choice((*names, _weight(c, a, n)) if bias else names)
+        gap = c.random.choice([1, 1, 1, 2])
+        names, attrs = (a.name, _weight(c, a, n, a.tensor.shape[-1] * gap)), {"gap": gap}
+        if not bias:
+            return Choice(names, attrs)
+        length, layout = _layout(c, n)
+        return Choice((*names, _weight(c, a, length)), {**attrs, **layout})
 
     return choose
 
@@ -116,12 +130,13 @@ def _conv(  # type: ignore[no-untyped-def]
             attrs |= {"stride": 1, "padding": kernel // 2, "dilation": 1}
         grouped = (channels, out // groups) if transposed else (out, channels // groups)
         weight = c.make((*grouped, *[kernel] * dims), (*grouped, *[kernel] * dims), dtype, weight=True)
-        return Choice((name, weight, c.make((out,), (out,), dtype, weight=True)), attrs)
+        length, layout = _layout(c, out)
+        return Choice((name, weight, c.make((length,), (length,), dtype, weight=True)), {**attrs, **layout})
 
     return choose
 
 
-_CONV = "{0}, {1}, {2}, stride={stride}, padding={padding}, groups={groups}, dilation={dilation})"
+_CONV = "{0}, {1}, " + _BIAS + ", stride={stride}, padding={padding}, groups={groups}, dilation={dilation})"
 _LAST = "torch.tanh({0}.contiguous(memory_format=torch.channels_last))"
 
 
@@ -229,10 +244,10 @@ ROWS: tuple[Row, ...] = (
     _row("baddbmm", "torch.baddbmm({0} * 0.5, {0}, {0}.mT @ {0}, beta=0.5)", _stack, 0.7),
     _row("tensordot", "torch.tensordot({0}, {0}, dims=([-1], [-1]))", _square, 0.5),
     _row("cdist", "torch.cdist({0}.float(), {0}.float().flip(-2) + 3)", _square, 0.5),
-    _row("linear", "F.linear({0}, {1})", _linear(bias=False), 2),
-    _row("linear_bias", "F.linear({0}, {1}, {2})", _linear(bias=True), 3),
-    _row("linear_relu", "F.linear({0}, {1}, {2}).relu()", _linear(bias=True), 1.5),
-    _row("linear_gelu", "F.gelu(F.linear({0}, {1}, {2}))", _linear(bias=True), 1.5),
+    _row("linear", "F.linear({0}, {1}[:, ::{gap}])", _linear(bias=False), 2),
+    _row("linear_bias", _LINEAR + ")", _linear(bias=True), 3),
+    _row("linear_relu", _LINEAR + ").relu()", _linear(bias=True), 1.5),
+    _row("linear_gelu", "F.gelu(" + _LINEAR + "))", _linear(bias=True), 1.5),
     _row("outer", "torch.outer({0}.flatten(), {0}.flatten()[:5])", _square, 0.5),
     _row("conv1d", "F.conv1d(" + _CONV, _conv(1), 1.5),
     _row("conv2d", "F.conv2d(" + _CONV, _conv(2), 3),
