@@ -370,6 +370,7 @@ class Loops:
                 begin, end = self._folds.open_stretches(loop, max(steps), carried, stack)
                 stack.enter_context(self._loop(loop, begin, end, *steps, until, searching))
                 self._inner_values((k for k in needed if self.facts.level[k] == level), number)
+            self.values.fetch_rows_to_write()
             for k in phase.reduces:
                 self._folds.add(k, unroll)
             for n in phase.stores:

@@ -273,6 +273,12 @@ class Values:
             self.writer.line(f"{call}, lanes);")
             self.writer.line(f"{call} + {ahead.beside}, lanes);")
 
+    def fetch_rows_to_write(self) -> None:
+        """Ask for what a later pass writes, where this pass is to do so."""
+        for access, ahead in sorted(self.ahead.items()):
+            if access < 0 and ahead.phase is not None and -1 - access not in self._around:
+                self._fetch_ahead(access, self.kernel.stores[-1 - access].buffer, "fetch")
+
     # -- ops ---------------------------------------------------------------------------------------------------------
     def _scalar_op(self, position: int, instr: Scalar, *, vector: bool) -> str:
         dtype = self.kernel.body[instr.args[-1]].dtype

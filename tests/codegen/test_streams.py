@@ -19,7 +19,7 @@ from inductor_cpu.codegen.pairs import as_pairs
 from inductor_cpu.codegen.prefetch import Ahead, plan_ahead
 from inductor_cpu.codegen.raw import as_bits
 from inductor_cpu.codegen.records import as_records
-from inductor_cpu.codegen.tuning import pointwise_units, vertical_units
+from inductor_cpu.codegen.tuning import Choices, pointwise_units, vertical_units
 from inductor_cpu.ir.index import loop_var, of, size_symbol
 from inductor_cpu.ir.kernel import Kernel
 from inductor_cpu.ir.micro_kernels import MICRO_KERNELS
@@ -115,6 +115,24 @@ def test_a_row_that_two_passes_read_is_asked_for_by_the_one_that_computes() -> N
     load, store = ahead(from_models("softmax"))
     assert load == Ahead(768, phase=1)  # the pass of the exponentials asks for the next row
     assert store == Ahead(512)
+
+
+def test_a_processor_that_follows_runs_is_asked_for_the_long_row_that_a_later_pass_writes() -> None:
+    facts = from_models("log_softmax")
+    assert plan_ahead(facts, 1, runs=False)[-1] == Ahead(0, phase=1, far=True)
+    assert -1 not in plan_ahead(from_models("softmax"), 1, runs=False)  # a short one
+    assert plan_ahead(facts, 1, runs=True)[-1] == Ahead(512)
+
+
+@pytest.mark.skipif("avx512" not in ISAS, reason="needs AVX-512")
+@pytest.mark.parametrize("kept", [1 << 40, 1])
+def test_a_row_is_asked_for_to_write_by_the_pass_before_unless_it_goes_around_the_cache(kept: int) -> None:
+    kernel = from_models("log_softmax").kernel
+    text = generate(kernel, target("avx512"), Choices(runs=False, kept=kept)).code
+    before, last = text.split("icpu::exp")[1].split("std::log")
+    assert ("icpu::fetch_far(p0, " in before) == (kept > 1)
+    assert ("icpu::around" in last) == (kept == 1)
+    assert "fetch" not in last
 
 
 def test_rows_that_are_long_are_asked_for_into_the_second_cache() -> None:
