@@ -104,10 +104,48 @@ def _of_format_of_second(result: Tensor, _given: Tensor, x: Tensor, *_args: Any)
 
 def _iterated(*operands: Tensor) -> Order | None:
     """The order that torch's iterator gives the result of an elementwise kernel. Operands are on the meta device."""
+    if len({x.shape for x in operands}) > 1:
+        return broadcast_order(operands)
     kernels: dict[int, Callable[..., Tensor]] = {1: torch.neg, 2: torch.add, 3: torch.addcmul}
     if len(operands) not in kernels:
         return None
     return order_of(kernels[len(operands)](*operands))
+
+
+def broadcast_order(operands: Sequence[Tensor]) -> Order:
+    """The same for operands of different shapes. Kernels of the meta device leave dimensions of one element where they
+    are; ATen's iterator for CPUs sorts them as all others, by strides that say nothing.
+
+    Source: ATen/native/TensorIterator.cpp, `reorder_dimensions`: an insertion sort, from the innermost dimension on, in
+    which operands that repeat their elements along one of two dimensions do not count."""
+    shape = torch.broadcast_shapes(*(x.shape for x in operands))
+    rank = len(shape)
+    strides = [
+        (0,) * (rank - x.dim())
+        + tuple(0 if n == 1 != shape[rank - x.dim() + d] else x.stride(d) for d, n in enumerate(x.shape))
+        for x in operands
+    ]
+
+    def compared(inner: int, outer: int) -> int:
+        for stride in strides:
+            if 0 in (stride[inner], stride[outer]):
+                continue
+            if stride[inner] != stride[outer]:
+                return -1 if stride[inner] < stride[outer] else 1
+            if shape[inner] > shape[outer]:
+                return 1
+        return 0
+
+    order = list(reversed(range(rank)))
+    for start in range(1, rank):
+        moved = start
+        for place in reversed(range(start)):
+            found = compared(order[place], order[moved])
+            if found < 0:
+                break
+            if found > 0:
+                order[place], order[moved], moved = order[moved], order[place], place
+    return order[::-1]
 
 
 def _angle(result: Tensor, x: Tensor) -> Order | None:
@@ -141,7 +179,10 @@ def _of_expanded(_result: Tensor, *args: Any) -> Order | None:
     so does eager mode, but only where operands have different dtypes."""
     values = [v for v in args if isinstance(v, Tensor)]
     dtypes = {v.dtype for v in values}
-    if len(dtypes) > 1 or dtypes.isdisjoint(LOW_PRECISION) or not any(map(_repeats, values)):
+    if len(dtypes) > 1:
+        return None
+    converted = not dtypes.isdisjoint(LOW_PRECISION) and any(map(_repeats, values))
+    if not converted and not _has_singles(values):
         return None
     return _iterated(*map(meta_of, values))
 
@@ -149,9 +190,20 @@ def _of_expanded(_result: Tensor, *args: Any) -> Order | None:
 def _scaled(_result: Tensor, *args: Any) -> Order | None:
     """Python scales the second operand of a sum first, in the same way, whatever the dtype."""
     values = [v for v in args if isinstance(v, Tensor)]
-    if len({v.dtype for v in values}) > 1 or not any(map(_repeats, values)):
+    if len({v.dtype for v in values}) > 1 or not (any(map(_repeats, values)) or _has_singles(values)):
         return None
     return _iterated(*map(meta_of, values))
+
+
+def _scaled_in_turn(result: Tensor, x: Tensor, other: Tensor, *_args: Any) -> Order | None:
+    """Of a difference whose operands change places."""
+    return _scaled(result, other, x)
+
+
+def _has_singles(operands: Sequence[Tensor]) -> bool:
+    """Whether operands of different shapes have a result with a dimension of one element."""
+    shapes = [tuple(hints_of(x.shape)) for x in operands]
+    return len(set(shapes)) > 1 and 1 in torch.broadcast_shapes(*shapes)
 
 
 def _repeats(value: Tensor) -> bool:
@@ -247,7 +299,7 @@ _OF_LOW_PRECISION = (
     aten.ne.Tensor,
     aten.remainder.Tensor,
 )
-_SCALED = (aten.add.Tensor, aten.rsub.Tensor, aten.sub.Tensor)
+_SCALED = (aten.add.Tensor, aten.sub.Tensor)
 #: Operator -> rule.
 ORDERS: dict[Any, Callable[..., Order | None]] = {
     aten.angle.default: _angle,
@@ -260,6 +312,7 @@ ORDERS: dict[Any, Callable[..., Order | None]] = {
     aten.index_fill.int_Scalar: _as_copy,
     aten.index_fill.int_Tensor: _as_copy,
     aten.roll.default: _rolled,
+    aten.rsub.Tensor: _scaled_in_turn,
     aten.unique_consecutive.default: _unique_runs,
     aten.unique_dim.default: _unique_rows,
     **dict.fromkeys(_BATCH_NORMS, _of_batch_norm),

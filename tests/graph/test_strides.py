@@ -7,6 +7,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable
+from random import Random
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from inductor_cpu.graph.fake_strides import strides_of_eager
+from inductor_cpu.graph.orders import broadcast_order
 from tests.e2e.support import assert_same
 
 Tensor = torch.Tensor
@@ -29,6 +31,7 @@ VOLUME = torch.randn(2, 3, 4, 3, 4, generator=RANDOM).contiguous(memory_format=t
 HEADS = torch.randn(1, 2, 18, 1, generator=RANDOM)
 ROW = torch.randn(1, 7, generator=RANDOM).bfloat16()
 SQUARE = torch.randn(7, 7, generator=RANDOM).bfloat16().t()
+NUMBERS = torch.randn(16, 1, generator=RANDOM)
 COLUMN, REPEATED = torch.randn(1, 1, 3, generator=RANDOM).permute(2, 1, 0), SMALL.reshape(1, 12, 1).expand(3, -1, 1)
 GRID = torch.tensor([[0, 1, 2], [2, 1, 0]])
 
@@ -37,6 +40,9 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "number to a power, flattened": lambda: (2.0**X).flatten(1).relu(),
     "elements in a single number": lambda: torch.isin(X, torch.tensor(0.5)),
     "elements in a python number": lambda: torch.isin(X, 0.5),
+    "difference of a row and a column": lambda: torch.rsub(NUMBERS.t()[None], NUMBERS),
+    "difference of two rows": lambda: torch.rsub(NUMBERS.t()[None, None], NUMBERS.t()[None].transpose(0, 1)),
+    "product of a row and a column": lambda: NUMBERS.t()[None] * NUMBERS,
     "windows of one pixel": lambda: F.unfold(PIXELS.transpose(0, 1), 1),
     "channels of a channels-last image in turns": lambda: F.channel_shuffle(LAST, 2),
     "reflection around a channels-last image": lambda: F.pad(LAST, (1, 2, 1, 0), mode="reflect"),
@@ -359,3 +365,27 @@ def test_logsigmoid_of_a_value_whose_fake_strides_are_wrong_is_contiguous() -> N
     assert_same(
         torch.compile(lambda x, y: F.logsigmoid(torch.xlogy(x, y)), backend="icpu")(x, y), F.logsigmoid(x.xlogy(y))
     )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_of_broadcast_operands_is_that_of_atens_iterator(seed: int) -> None:
+    random = Random(seed)
+    for number in range(50):
+        shape = [random.choice([1, 1, 2, 3]) for _ in range(random.randint(1, 5))]
+        operands = [_part_of(shape, random) for _ in range(random.choice([2, 2, 3]))]
+        made = torch.addcmul(*operands) if len(operands) == 3 else torch.add(*operands)
+        if len({x.shape for x in operands}) > 1:
+            strides, step = [1] * made.dim(), 1
+            for d in reversed(broadcast_order(operands)):
+                strides[d], step = step, step * made.shape[d]
+            assert made.stride() == tuple(strides), (seed, number, [(x.shape, x.stride()) for x in operands])
+
+
+def _part_of(shape: list[int], random: Random) -> Tensor:
+    """An operand that can be broadcast to a shape, with its dimensions in any order, repeated or with gaps."""
+    sizes = [random.choice([1, n]) for n in shape[random.randint(0, len(shape)) :]]
+    strides, step = [0] * len(sizes), 1
+    for d in random.sample(range(len(sizes)), len(sizes)):
+        strides[d] = random.choice([step] * 6 + [0])
+        step = step * sizes[d] + random.choice([0] * 6 + [1])
+    return torch.empty_strided(sizes, strides)
