@@ -112,7 +112,9 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
         return (_next_rows if column else _further_on)(facts, facts.tile)
     passes = _passes(facts)
     found = {} if runs else _rows_to_write(facts)
-    for access in facts.access.keys() - found.keys():
+    for access in facts.access:
+        if access in found:
+            continue
         if tables and (loop := lookups.deciding_loop(facts, access)) is not None:
             rows = max(1, lookups.AHEAD_BYTES // (lookups.row_bytes(facts, access) or lookups.AHEAD_BYTES))
             if _long_enough(loop, rows):
