@@ -18,8 +18,8 @@ again, as the sines and cosines of a rotary embedding do: on that EPYC 16 MB bes
 as long unless asked for, but 4 MB, which were in the last cache, 0.8 to 0.9 times. Where rows jump, to compute where
 they will be takes as long as to copy them: 1.2 to 10 MB took 1.3 to 1.9 times as long if asked for, 19 MB 0.8 to 0.9.
 Nor do their stores fetch lines while a long row is still computed: the pass before asks for the row that the last one
-will write, into the second-level cache. Of rows of 128 KB log_softmax and the gradient of a cross entropy took 0.75 of
-the time; of rows of 3 KB light norms took 1.05 times as long if asked, a softmax's gradient 0.92 times.
+will write, into the second-level cache. Of rows of 128 KB log_softmax and the gradient of a cross entropy took 0.73 to
+0.92 of the time; of rows of 3 KB light norms took 1.05 times as long if asked, a softmax's gradient 0.92 times.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ LONG_STEPS = 16
 @dataclass(frozen=True)
 class Ahead:
     """distance: in elements; with `loops`, whose points decide where a row lies, in points of these, the innermost
-    first. phase: the only one that asks, None for each that has the access. far: it takes long until the memory is
-    needed. beside: every second panel of a product asks, also for so many elements further on."""
+    first. phase: the only one that asks, for results also the one before theirs; None for each that has the access.
+    far: it takes long until the memory is needed. beside: every second panel of a product asks, also for so many
+    elements further on."""
 
     distance: int
     phase: int | None = None
