@@ -167,9 +167,33 @@ def _elementwise(_result: Tensor, *args: Any) -> Order | None:
     return _iterated(*(meta_of(v) for v in args if isinstance(v, Tensor)))
 
 
+def _of_broadcast(_result: Tensor, *args: Any) -> Order | None:
+    """Kernels of the meta device differ from those of the CPU in dimensions of one element alone."""
+    values = [v for v in args if isinstance(v, Tensor)]
+    return _iterated(*map(meta_of, values)) if _has_singles(values) else None
+
+
+def _of_gradient(_result: Tensor, gradient: Tensor, x: Tensor, *_args: Any) -> Order | None:
+    """Of a kernel that reads the layer's argument first."""
+    return _iterated(meta_of(x), meta_of(gradient))
+
+
+def _dropout_backward(_result: Tensor, gradient: Tensor, mask: Tensor, *_args: Any) -> Order | None:
+    """The mask becomes a dense tensor of floats first."""
+    return _iterated(meta_of(gradient), torch.empty_like(meta_of(mask)))
+
+
+def _like_first(_result: Tensor, x: Tensor, target: Tensor, *_args: Any) -> Order | None:
+    """Of a kernel whose result is made like its first argument; if that is too small, anew."""
+    return order_of(torch.empty_like(meta_of(x))) if x.shape == target.shape else _iterated(meta_of(x), meta_of(target))
+
+
 def _ldexp(result: Tensor, x: Tensor, exponent: Tensor) -> Order | None:
-    """Of integers a product with a power, which torch makes contiguous."""
-    if x.is_floating_point() or x.is_complex():
+    """A product with a power, which torch makes contiguous, but not for integers, which floats are scaled by, nor where
+    it converts operands that it repeats."""
+    floats = x.is_floating_point() or x.is_complex()
+    repeated = x.dtype in LOW_PRECISION and (x.shape != result.shape or _repeats(x))
+    if repeated or (floats and not exponent.is_floating_point()):
         return _elementwise(result, x, exponent)
     return _iterated(meta_of(x), meta_of(exponent).contiguous())
 
@@ -266,9 +290,13 @@ _GRADIENTS = (
     aten.replication_pad3d_backward.default,
 )
 _BY_PYTHON = (
+    aten.clamp.Tensor,
+    aten.complex.default,
     aten.copysign.Tensor,
     aten.div.Tensor_mode,
     aten.floor_divide.default,
+    aten.gelu_backward.default,
+    aten.hardtanh_backward.default,
     aten.heaviside.default,
     aten.lcm.default,
     aten.logaddexp.default,
@@ -276,13 +304,18 @@ _BY_PYTHON = (
     aten.logical_and.default,
     aten.logical_or.default,
     aten.logical_xor.default,
-    aten.native_dropout_backward.default,
+    aten.polar.default,
+    aten.sigmoid_backward.default,
+    aten.silu_backward.default,
+    aten.softplus_backward.default,
     aten.special_xlog1py.default,
+    aten.tanh_backward.default,
     aten.xlogy.Tensor,
 )
 _OF_LOW_PRECISION = (
     aten.atan2.default,
-    aten.clamp.Tensor,
+    aten.clamp_max.Tensor,
+    aten.clamp_min.Tensor,
     aten.div.Tensor,
     aten.eq.Tensor,
     aten.fmax.default,
@@ -291,13 +324,32 @@ _OF_LOW_PRECISION = (
     aten.ge.Tensor,
     aten.gt.Tensor,
     aten.hypot.default,
+    aten.igamma.default,
+    aten.igammac.default,
     aten.le.Tensor,
     aten.lt.Tensor,
     aten.maximum.default,
     aten.minimum.default,
+    aten.mse_loss.default,
     aten.mul.Tensor,
     aten.ne.Tensor,
+    aten.pow.Tensor_Tensor,
     aten.remainder.Tensor,
+    aten.smooth_l1_loss.default,
+)
+_BROADCAST = (
+    aten.addcdiv.default,
+    aten.addcmul.default,
+    aten.bitwise_and.Tensor,
+    aten.bitwise_left_shift.Tensor,
+    aten.bitwise_or.Tensor,
+    aten.bitwise_right_shift.Tensor,
+    aten.bitwise_xor.Tensor,
+    aten.gcd.default,
+    aten.lerp.Scalar,
+    aten.lerp.Tensor,
+    aten.nextafter.default,
+    aten.where.self,
 )
 _SCALED = (aten.add.Tensor, aten.sub.Tensor)
 #: Operator -> rule.
@@ -308,16 +360,22 @@ ORDERS: dict[Any, Callable[..., Order | None]] = {
     aten.rrelu_with_noise_functional.default: _contiguous,
     aten._softmax_backward_data.default: _contiguous,
     aten._log_softmax_backward_data.default: _contiguous,
+    aten.huber_loss.default: _like_first,
     aten.index.Tensor: _indexed,
     aten.index_fill.int_Scalar: _as_copy,
     aten.index_fill.int_Tensor: _as_copy,
+    aten.leaky_relu_backward.default: _of_gradient,
+    aten.native_dropout_backward.default: _dropout_backward,
+    aten.normal.Tensor_Tensor: _contiguous,
     aten.roll.default: _rolled,
     aten.rsub.Tensor: _scaled_in_turn,
+    aten.threshold_backward.default: _of_gradient,
     aten.unique_consecutive.default: _unique_runs,
     aten.unique_dim.default: _unique_rows,
     **dict.fromkeys(_BATCH_NORMS, _of_batch_norm),
     **dict.fromkeys(_FORMATTED, _of_format),
     **dict.fromkeys(_GRADIENTS, _of_format_of_second),
+    **dict.fromkeys(_BROADCAST, _of_broadcast),
     **dict.fromkeys(_BY_PYTHON, _elementwise),
     **dict.fromkeys(_OF_LOW_PRECISION, _of_expanded),
     **dict.fromkeys(_SCALED, _scaled),

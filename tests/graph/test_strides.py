@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from inductor_cpu.graph.fake_strides import strides_of_eager
-from inductor_cpu.graph.orders import broadcast_order
+from inductor_cpu.graph.orders import broadcast_order, order_of_result
 from tests.e2e.support import assert_same
 
 Tensor = torch.Tensor
@@ -84,6 +84,9 @@ CASES: dict[str, Callable[[], Tensor]] = {
         torch.ones(5, 10, 1, dtype=torch.int16).permute(2, 1, 0),
     ),
     "floor division": lambda: SMALL // torch.tensor(0.3),
+    "repeated rows between two tensors": lambda: torch.clamp(
+        SMALL[..., None].expand(3, 4, 2), NUMBERS[:2].t()[None], IMAGE[:1, :2, :4, 0].transpose(1, 2)
+    ),
     "logsigmoid": lambda: F.logsigmoid(X),
     "logsigmoid of a contiguous tensor": lambda: F.logsigmoid(IMAGE),
     "xlogy": lambda: torch.xlogy(X, SMALL[:, :1]),
@@ -375,10 +378,67 @@ def test_the_order_of_broadcast_operands_is_that_of_atens_iterator(seed: int) ->
         operands = [_part_of(shape, random) for _ in range(random.choice([2, 2, 3]))]
         made = torch.addcmul(*operands) if len(operands) == 3 else torch.add(*operands)
         if len({x.shape for x in operands}) > 1:
-            strides, step = [1] * made.dim(), 1
-            for d in reversed(broadcast_order(operands)):
-                strides[d], step = step, step * made.shape[d]
-            assert made.stride() == tuple(strides), (seed, number, [(x.shape, x.stride()) for x in operands])
+            strides = tuple(_strides_in(broadcast_order(operands), made.shape))
+            assert made.stride() == strides, (seed, number, [(x.shape, x.stride()) for x in operands])
+
+
+#: Operator -> its operands' dtypes, and what follows them.
+ELEMENTWISE: dict[str, tuple[tuple[torch.dtype | None, ...], tuple[object, ...]]] = {
+    **dict.fromkeys(
+        "add.Tensor atan2 clamp_max.Tensor clamp_min.Tensor div.Tensor eq.Tensor floor_divide igamma "
+        "logaddexp maximum mul.Tensor pow.Tensor_Tensor rsub.Tensor sigmoid_backward silu_backward "
+        "sub.Tensor tanh_backward".split(),
+        ((None, None), ()),
+    ),
+    **dict.fromkeys(["complex", "nextafter", "polar"], ((torch.float32, torch.float32), ())),
+    **dict.fromkeys(["bitwise_and.Tensor", "bitwise_left_shift.Tensor", "gcd"], ((torch.int64, torch.int64), ())),
+    **dict.fromkeys(["addcdiv", "addcmul", "clamp.Tensor", "lerp.Tensor"], ((None, None, None), ())),
+    "hardtanh_backward": ((None, None), (-1, 1)),
+    **dict.fromkeys(["huber_loss", "mse_loss", "smooth_l1_loss"], ((None, None), (0,))),
+    "lerp.Scalar": ((None, None), (0.5,)),
+    "leaky_relu_backward": ((None, None), (0.1, False)),
+    "masked_fill.Scalar": ((None, torch.bool), (0,)),
+    "softplus_backward": ((None, None), (1, 20)),
+    "threshold_backward": ((None, None), (0,)),
+    "where.self": ((torch.bool, None, None), ()),
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_results_are_laid_out_as_those_of_eager(name: str) -> None:
+    packet, _, overload = name.partition(".")
+    operator = getattr(getattr(aten, packet), overload or "default")
+    dtypes, others = ELEMENTWISE[name]
+    random = Random(name)
+    for _ in range(60):
+        shape = [random.choice([1, 1, 2, 3, 4]) for _ in range(random.randint(2, 5))]
+        same = random.choice([torch.float32, torch.bfloat16])
+        values = [_part_of(shape, random) for _ in dtypes]
+        if random.random() < 0.3:
+            values = [x.expand(shape) for x in values]
+        values = [_as(x, dtype or same) for x, dtype in zip(values, dtypes, strict=True)]
+        made = operator(*values, *others)
+        with FakeTensorMode() as mode:
+            fakes = [mode.from_tensor(x) for x in values]
+            fake = operator(*fakes, *others)
+        order = order_of_result(operator, (*fakes, *others), fake)
+        strides = fake.stride() if order is None else _strides_in(order, fake.shape)
+        known = [(n, step) for n, step in zip(made.shape, made.stride(), strict=True) if n != 1]
+        assert known == [(n, step) for n, step in zip(fake.shape, strides, strict=True) if n != 1], [
+            (x.shape, x.stride()) for x in values
+        ]
+
+
+def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Ones of a dtype that lie in memory as `x` does."""
+    return torch.ones(x.untyped_storage().nbytes(), dtype=dtype).as_strided(x.shape, x.stride())
+
+
+def _strides_in(order: Sequence[int], shape: Sequence[int]) -> list[int]:
+    strides, step = [1] * len(shape), 1
+    for d in reversed(order):
+        strides[d], step = step, step * shape[d]
+    return strides
 
 
 def _part_of(shape: list[int], random: Random) -> Tensor:
