@@ -24,6 +24,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from inductor_cpu import paths
 from inductor_cpu.codegen.around import kept_bytes, tiles_kept_bytes
 from inductor_cpu.codegen.generate import generate_all
+from inductor_cpu.codegen.pages import far_bytes
 from inductor_cpu.codegen.plan import build_plan
 from inductor_cpu.codegen.tuning import Choices
 from inductor_cpu.compiled import CompiledGraph, Kind, interpreted, run_eagerly
@@ -341,6 +342,7 @@ def _choices(config: Config, target: Target) -> Choices:
         kept_bytes(target.l3),
         not target.follows_runs,
         tiles_kept_bytes(target.l3) if target.gains_by_tiles_around_cache else None,
+        far_bytes(target.l3) if target.follows_runs else None,
     )
 
 

@@ -10,6 +10,7 @@ from inductor_cpu.codegen.alternating import UNITS, alternates
 from inductor_cpu.codegen.analysis import STAGE, Facts, size_of
 from inductor_cpu.codegen.divided import BOUNDS, Division
 from inductor_cpu.codegen.folds import Folds
+from inductor_cpu.codegen.pages import PageFetches
 from inductor_cpu.codegen.pieces import Piece, facts_of, pieces_of
 from inductor_cpu.codegen.prefetch import Ahead
 from inductor_cpu.codegen.rows import Rows
@@ -59,6 +60,7 @@ class Loops:
         self.values = Values(facts, writer, choices, tables)
         self._folds = Folds(facts, self.values, writer, self._alternates)
         self._rows = Rows(facts, self.values, writer)
+        self._pages = PageFetches(facts, self.values, writer, choices.far)
         self._division = None if divided is None else Division(divided, facts, self.values, writer, self._define)
 
     # -- everything --------------------------------------------------------------------------------------------------
@@ -86,6 +88,7 @@ class Loops:
                 self._tile(needed)
                 return
             self._rows.declare()
+            self._pages.before_row()
             for number, phase in enumerate(self.kernel.phases):
                 self._phase(number, phase)
             self._outer_stores()
@@ -368,6 +371,8 @@ class Loops:
                 steps = (unroll, storing_units(self.facts, phase, needed)) if loop == self.vector else (1, 1)
                 until = self._folds.decided(phase) if loop == self.vector and not fills else None
                 begin, end = self._folds.open_stretches(loop, max(steps), carried, stack)
+                if end is not None:
+                    self._pages.before_stretch(max(steps))
                 stack.enter_context(self._loop(loop, begin, end, *steps, until, searching))
                 self._inner_values((k for k in needed if self.facts.level[k] == level), number)
             self.values.fetch_rows_to_write()

@@ -121,15 +121,15 @@ def plan_ahead(facts: Facts, units: int, tables: bool = True, runs: bool = True)
             if _long_enough(loop, rows):
                 found[access] = Ahead(rows, _first_reader(passes, access), loops=(loop,))
             continue
-        if not _streams(facts, access):
+        if not streams(facts, access):
             continue
         readers = [number for number, needed in enumerate(passes) if access in needed]
         distance = _next_row(facts, access, units, runs) if len(readers) > 1 else None
         if distance is not None:
             heaviest = max(readers, key=lambda number: (facts.arithmetic(passes[number]), number))
-            found[access] = Ahead(distance, heaviest, _row_bytes(facts, access, units) > FAR_BYTES)
+            found[access] = Ahead(distance, heaviest, row_bytes(facts, access, units) > FAR_BYTES)
             continue
-        rows_on = _rows_on(facts, access) if tables and (runs or _bytes(facts, access) >= JUMPS_BYTES) else None
+        rows_on = _rows_on(facts, access) if tables and (runs or bytes_touched(facts, access) >= JUMPS_BYTES) else None
         if rows_on is not None:
             found[access] = Ahead(rows_on, _first_reader(passes, access), loops=_deciding_loops(facts, rows_on))
             continue
@@ -147,7 +147,7 @@ def _rows_to_write(facts: Facts) -> dict[int, Ahead]:
     found: dict[int, Ahead] = {}
     for number, phase in enumerate(kernel.phases[1:]):
         for access in (-1 - store for store in phase.stores):
-            if _streams(facts, access) and FAR_BYTES < _row_bytes(facts, access, 1) <= PASS_BYTES:
+            if streams(facts, access) and FAR_BYTES < row_bytes(facts, access, 1) <= PASS_BYTES:
                 found[access] = Ahead(0, number, far=True)
     return found
 
@@ -276,7 +276,7 @@ def _fills_lines(facts: Facts, access: int) -> bool:
     return facts.kernel.vector.lanes * facts.itemsize(access) >= LINE_BYTES
 
 
-def _streams(facts: Facts, access: int) -> bool:
+def streams(facts: Facts, access: int) -> bool:
     """Whether an access reads all of much memory, in an order that is known, and needs it soon after."""
     tiled = facts.tile is not None and facts.tile.has(access)
     if tiled or not _is_plain(facts, access):
@@ -292,19 +292,19 @@ def _is_plain(facts: Facts, access: int) -> bool:
 
 
 def _is_much(facts: Facts, access: int) -> bool:
-    return _bytes(facts, access) >= STREAM_BYTES
+    return bytes_touched(facts, access) >= STREAM_BYTES
 
 
 def _is_beside_others(facts: Facts, access: int) -> bool:
     """Whether an access reads a long run out of memory while loads that leave out some of its loops read theirs out of
     a cache, and little is computed."""
-    if access < 0 or _bytes(facts, access) < LONG_RUN_BYTES:
+    if access < 0 or bytes_touched(facts, access) < LONG_RUN_BYTES:
         return False
     if facts.arithmetic(range(len(facts.kernel.body))) >= HEAVY:
         return False
     loops = _touching(facts, access)
     others = [k for k in facts.access if k >= 0 and _touching(facts, k) < loops]
-    again = {(facts.instruction(k).buffer, facts.address(k)): _bytes(facts, k) for k in others}
+    again = {(facts.instruction(k).buffer, facts.address(k)): bytes_touched(facts, k) for k in others}
     return sum(again.values()) >= AGAIN_BYTES
 
 
@@ -314,7 +314,7 @@ def _touching(facts: Facts, access: int) -> frozenset[Sym]:
     return frozenset(loop for loop in loops if address.coefficient(loop) != 0)
 
 
-def _bytes(facts: Facts, access: int) -> float:
+def bytes_touched(facts: Facts, access: int) -> float:
     """What an access touches in all."""
     touched = _points(_touching(facts, access))
     return math.inf if touched is None else touched * facts.itemsize(access)
@@ -344,7 +344,7 @@ def _next_row(facts: Facts, access: int, units: int, runs: bool) -> int | None:
     """The distance to what the next point (or block of lanes) of the outer loops reads; None where a row is more than
     the cache keeps for a later pass, or short and the next one follows it in a run that need not be asked for."""
     kernel = facts.kernel
-    row = _row_bytes(facts, access, units)
+    row = row_bytes(facts, access, units)
     if row > PASS_BYTES or not kernel.outer:
         return None
     stride = _stride(facts.address(access), kernel.outer[-1])
@@ -354,7 +354,7 @@ def _next_row(facts: Facts, access: int, units: int, runs: bool) -> int | None:
     return stride * steps if stride and _long_enough(kernel.outer[-1], steps) else None
 
 
-def _row_bytes(facts: Facts, access: int, units: int) -> float:
+def row_bytes(facts: Facts, access: int, units: int) -> float:
     """What an access reads in one pass over the inner loops."""
     points = _points(facts.kernel.inner)
     block = units * facts.kernel.vector.lanes if _by_results(facts) else 1

@@ -47,7 +47,8 @@ class Choices:
     torch's number at the time of the call; grain: least work of a thread, in adds; tiling: turn square tiles over in
     registers where operands are contiguous along different loops; kept: bytes of results that no cache keeps;
     tiles_kept: of those that are written in tiles, None to leave these to the cache; runs: ask for memory ahead also
-    where neighbours follow one another, which some processors find out faster themselves."""
+    where neighbours follow one another, which some processors find out faster themselves; far: kernels that go through
+    more bytes ask for the pages that rows begin, None: no kernel does."""
 
     threads: int | None = None
     grain: int = GRAIN
@@ -55,6 +56,7 @@ class Choices:
     kept: int = MOST_KEPT
     runs: bool = True
     tiles_kept: int | None = None
+    far: int | None = None
 
     @property
     def most_threads(self) -> str:

@@ -50,7 +50,7 @@ class Values:
         if self.kernel.product is not None:
             self._enter_product(self.kernel.product)
         self.ahead = plan_ahead(facts, vertical_units(facts), tables, choices.runs)
-        self._around = stores_around(facts, choices.kept, choices.tiles_kept)
+        self.around = stores_around(facts, choices.kept, choices.tiles_kept)
         self._records = {min(record): record for record in records(facts.kernel)}
         self._in_record = {number for record in self._records.values() for number in record} - self._records.keys()
         self._loaded_records = loaded_records(facts)
@@ -276,7 +276,7 @@ class Values:
     def fetch_rows_to_write(self) -> None:
         """Ask for what a later pass writes, where this pass is to do so."""
         for access, ahead in sorted(self.ahead.items()):
-            if access < 0 and ahead.phase is not None and -1 - access not in self._around:
+            if access < 0 and ahead.phase is not None and -1 - access not in self.around:
                 self._fetch_ahead(access, self.kernel.stores[-1 - access].buffer, "fetch")
 
     # -- ops ---------------------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ class Values:
             mask = f" & {self.operand(store.mask, vector=True)}" if shown and store.mask is not None else ""
             return f"stores.put({self.lanes_index(store.index[0])}, {value}, wanted{mask}, lanes);"
         if number in self._records:
-            return self._store_record(self._records[number], number in self._around)
+            return self._store_record(self._records[number], number in self.around)
         if self.facts.tile is not None and number in self.facts.tile.stores:
             return f"icpu::put_tile_row(tile_s{number}, in_tile, {value});"
         masked = store.mask is not None and self.facts.varying[store.mask]
@@ -448,7 +448,7 @@ class Values:
             function = "store_rounded"
         elif store.mode == "set" and not extra and self.facts.rounding.rounds_plain(store.value):
             function = "store_plain"
-        if number in self._around:
+        if number in self.around:
             write = f"[&](auto* const line) ICPU_INLINE {{ icpu::{function}(line, {value}, lanes{extra}); }}"
             return f"icpu::around({place}, lanes, {write});"
         self._fetch_ahead(-1 - number, store.buffer, "fetch_to_write")
