@@ -44,7 +44,7 @@ def order_of_result(operator: Any, args: Sequence[Any], result: Tensor) -> Order
         return rule(result, *args)
     tensors = [result, *(x for x in _flat(args) if isinstance(x, Tensor))]
     known = not any(hint_of(n) is None for t in tensors for n in (*t.shape, *t.stride()))
-    if rule is None or not known or 0 in hints_of(result.shape):
+    if rule is None or not known or not result.dim() or 0 in hints_of(result.shape):
         return None
     with no_python_dispatcher(), _disable_current_modes():
         return rule(result, *args)

@@ -87,6 +87,7 @@ CASES: dict[str, Callable[[], Tensor]] = {
     "repeated rows between two tensors": lambda: torch.clamp(
         SMALL[..., None].expand(3, 4, 2), NUMBERS[:2].t()[None], IMAGE[:1, :2, :4, 0].transpose(1, 2)
     ),
+    "sum of losses": lambda: F.huber_loss(X, X.flip(0), reduction="sum") + F.mse_loss(NUMBERS, NUMBERS.t()[:, :1]),
     "logsigmoid": lambda: F.logsigmoid(X),
     "logsigmoid of a contiguous tensor": lambda: F.logsigmoid(IMAGE),
     "xlogy": lambda: torch.xlogy(X, SMALL[:, :1]),
