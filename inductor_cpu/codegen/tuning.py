@@ -48,7 +48,7 @@ class Choices:
     registers where operands are contiguous along different loops; kept: bytes of results that no cache keeps;
     tiles_kept: of those that are written in tiles, None to leave these to the cache; runs: ask for memory ahead also
     where neighbours follow one another, which some processors find out faster themselves; far: kernels that go through
-    more bytes ask for the pages that rows begin, None: no kernel does."""
+    more bytes ask for the pages that rows begin; None: no kernel does, nor for those of long sums."""
 
     threads: int | None = None
     grain: int = GRAIN

@@ -250,12 +250,16 @@ inline ICPU_INLINE void fetch_to_write(const T* p, int64_t index, const Lanes& l
   }
 }
 
-// The first two lines of the pages of 4 KB that begin at p + index or behind it.
-inline uintptr_t page_from(uintptr_t place) { return (place + 4095) & ~uintptr_t(4095); }
+// Where the first page of 4 KB begins at p + index or behind it.
+template <class T>
+inline uintptr_t page_from(const T* p, int64_t index) {
+  return (reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(index) * sizeof(T) + 4095) & ~uintptr_t(4095);
+}
+// The first two lines of so many pages from there on, which need not exist.
 template <int Pages, class T>
 inline ICPU_INLINE void fetch_pages(const T* p, int64_t index) {
-  const uintptr_t first = page_from(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(index) * sizeof(T));
-#pragma GCC unroll 4
+  const uintptr_t first = page_from(p, index);
+#pragma GCC unroll 8
   for (int page = 0; page < Pages; ++page) {
     __builtin_prefetch(reinterpret_cast<const void*>(first + page * 4096), 0, 2);
     __builtin_prefetch(reinterpret_cast<const void*>(first + page * 4096 + 64), 0, 2);
@@ -263,8 +267,8 @@ inline ICPU_INLINE void fetch_pages(const T* p, int64_t index) {
 }
 template <int Pages, class T>
 inline ICPU_INLINE void fetch_pages_to_write(const T* p, int64_t index) {
-  const uintptr_t first = page_from(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(index) * sizeof(T));
-#pragma GCC unroll 4
+  const uintptr_t first = page_from(p, index);
+#pragma GCC unroll 8
   for (int page = 0; page < Pages; ++page) {
     asm volatile("prefetchw %0" : : "m"(*reinterpret_cast<const char*>(first + page * 4096)));
     asm volatile("prefetchw %0" : : "m"(*reinterpret_cast<const char*>(first + page * 4096 + 64)));
