@@ -7,17 +7,12 @@ from collections.abc import Mapping, Sequence
 from inductor_cpu.ir.index import Sym
 from inductor_cpu.ir.kernel import Phase, VectorPlan
 from inductor_cpu.ir.loop_nest import Const, Index, Instr, Load, Reduce, Scalar, Store
-from inductor_cpu.ir.ops import LOW_PRECISION
 from inductor_cpu.ir.rewrite import depends, needed_by, operands, store_operands
 from inductor_cpu.schedule.cost import scalar_cost
 
 #: A value is kept in a row rather than computed again when that takes at least this much arithmetic: in a short row,
 #: which stays in the first-level cache or near it, and in one that the second-level cache takes and gives back.
 KEEP_COST, KEEP_FAR_COST = 6, 16
-#: Arithmetic that it takes to load an element again: of low precision, which is converted; of a row whose elements
-#: lie apart from one another, as those do that lanes beside each other reduce; or of a row that is kept already, beside
-#: which another costs no more than a store.
-LOAD_COST, DEAR_LOAD_COST = 1, 5
 #: Bytes of a short row.
 NEAR_BYTES = 64 << 10
 #: The part of the second-level cache that a row may take. Operands want some, too.
@@ -87,9 +82,7 @@ def kept_values(
         size *= extent
     if len(phases) < 2:
         return ()
-    by_results = vector.loop is not None and vector.loop not in inner
-    lanes = vector.lanes if by_results else 1
-    costs = _costs(body, vector, by_results)
+    lanes = vector.lanes if vector.loop is not None and vector.loop not in inner else 1
     level = depends(body, inner, inner)
     kept: set[int] = set()
     computed: set[int] = set()
@@ -100,8 +93,7 @@ def kept_values(
         needed = {p for p in needed_by(body, roots, barrier) if level[p]}
         again = needed & computed
         for position in _frontier(body, needed, roots, again):
-            cost = _cost_again(body, position, costs, barrier, kept)
-            if _pays(cost, size * lanes * body[position].dtype.itemsize, cache):
+            if _pays(_subtree_cost(body, position, barrier), size * lanes * body[position].dtype.itemsize, cache):
                 kept.add(position)
         computed |= needed
     return tuple(sorted(kept))
@@ -118,22 +110,11 @@ def _frontier(body: Sequence[Instr], needed: set[int], roots: Sequence[int], aga
     return sorted(p for p in again if p in used_by_new or p in roots)
 
 
-def _costs(body: Sequence[Instr], vector: VectorPlan, by_results: bool) -> list[int]:
-    """Arithmetic of each instruction."""
-    apart = {position for position, access in vector.access if access in ("strided", "gather")}
-    costs = [0] * len(body)
-    for position, instruction in enumerate(body):
-        if isinstance(instruction, Scalar):
-            costs[position] = scalar_cost(instruction)
-        elif isinstance(instruction, Load):
-            dear = by_results or position in apart or instruction.dtype in LOW_PRECISION
-            costs[position] = DEAR_LOAD_COST if dear else LOAD_COST
-    return costs
-
-
-def _cost_again(body: Sequence[Instr], position: int, costs: Sequence[int], barrier: set[int], kept: set[int]) -> int:
-    """What it takes to compute a value at a point once more, from what is known then."""
+def _subtree_cost(body: Sequence[Instr], position: int, barrier: set[int]) -> int:
     if isinstance(body[position], (Load, Const, Index)):
         return 0
-    needed = needed_by(body, (position,), barrier)
-    return sum(costs[p] for p in needed - barrier) + DEAR_LOAD_COST * len(needed & kept - {position})
+    total = 0
+    for p in needed_by(body, (position,), barrier):
+        instruction = body[p]
+        total += scalar_cost(instruction) if isinstance(instruction, Scalar) else isinstance(instruction, Load)
+    return total

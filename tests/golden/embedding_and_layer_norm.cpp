@@ -1,7 +1,7 @@
 // Loops: i0 < 2, i1 < 9, the first 2 shared among threads.
 // Inner loops: r0 < 40, in 3 phases.
 // Vectors: 16 lanes (avx512) along r0, lanes of one result.
-extern "C" int64_t icpu_629a95a06a336a1bc4941d3d(void* const* buffers, const int64_t* sizes) {
+extern "C" int64_t icpu_5a9918d014da66ea7f85085b(void* const* buffers, const int64_t* sizes) {
   float* const p0 = static_cast<float*>(buffers[0]);
   const int64_t* const p1 = static_cast<const int64_t*>(buffers[1]);
   const float* const p2 = static_cast<const float*>(buffers[2]);
@@ -17,21 +17,23 @@ extern "C" int64_t icpu_629a95a06a336a1bc4941d3d(void* const* buffers, const int
       const bool v3 = v0 < int64_t(0);
       const int64_t v4 = v3 ? int64_t(50) : v0;
       const int64_t v5 = icpu::check_index(v4, int64_t(50), status);
+      alignas(64) float row8[48];
+      alignas(64) float row12[48];
       icpu::Sum<icpu::value_t<float>> acc9[2];
       icpu::for_vectors<2>(0, 40, [&](const int64_t r0, const auto lanes, const int part) ICPU_INLINE {
         const auto v6 = icpu::load(p2 + v5 * 40 + r0, lanes);
         const auto v7 = icpu::load(p3 + i1 * 40 + r0, lanes);
         const auto v8 = v6 + v7;
+        icpu::store(row8 + r0, v8, icpu::Full<lanes.units>{});
         acc9[part].add(v8, lanes);
       });
       const float v9 = icpu::total(acc9);
       const float v11 = v9 / 4e+01f;
       icpu::Sum<icpu::value_t<float>> acc14[2];
       icpu::for_vectors<2>(0, 40, [&](const int64_t r0, const auto lanes, const int part) ICPU_INLINE {
-        const auto v6 = icpu::load(p2 + v5 * 40 + r0, lanes);
-        const auto v7 = icpu::load(p3 + i1 * 40 + r0, lanes);
-        const auto v8 = v6 + v7;
+        const auto v8 = icpu::load(row8 + r0, icpu::Full<lanes.units>{});
         const auto v12 = v8 - lanes.vec(v11);
+        icpu::store(row12 + r0, v12, icpu::Full<lanes.units>{});
         const auto v13 = v12 * v12;
         acc14[part].add(v13, lanes);
       });
@@ -41,10 +43,7 @@ extern "C" int64_t icpu_629a95a06a336a1bc4941d3d(void* const* buffers, const int
       const float v18 = std::sqrt(v17);
       const float v19 = float(1) / v18;
       icpu::for_vectors<1>(0, 40, [&](const int64_t r0, const auto lanes, const int) ICPU_INLINE {
-        const auto v6 = icpu::load(p2 + v5 * 40 + r0, lanes);
-        const auto v7 = icpu::load(p3 + i1 * 40 + r0, lanes);
-        const auto v8 = v6 + v7;
-        const auto v12 = v8 - lanes.vec(v11);
+        const auto v12 = icpu::load(row12 + r0, icpu::Full<lanes.units>{});
         const auto v20 = v12 * lanes.vec(v19);
         const auto v21 = icpu::load(p4 + r0, lanes);
         const auto v22 = v20 * v21;

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from inductor_cpu.schedule.schedule import schedule_program
 from tests.lower.harness import lower
@@ -58,23 +57,3 @@ def test_a_short_chain_is_kept_where_its_ops_are_rounded() -> None:
 
     assert kept(masked, torch.randn(4, 384, dtype=torch.bfloat16), 2 * MIB) == 2
     assert kept(masked, torch.randn(4, 384), 2 * MIB) == 1
-
-
-@pytest.mark.parametrize(("dtype", "expected"), [(torch.float32, 0), (torch.bfloat16, 1)], ids=str)
-def test_a_difference_to_what_is_known_is_kept_only_where_its_elements_are_converted(
-    dtype: torch.dtype, expected: int
-) -> None:
-    """That its mean is a quotient counts for nothing: it is known by then."""
-    assert kept(lambda x: F.layer_norm(x, (768,)), torch.randn(4, 768, dtype=dtype), 2 * MIB) == expected
-
-
-def test_a_difference_is_kept_beside_the_sum_that_it_is_made_of() -> None:
-    def residual(x: Tensor) -> Tensor:
-        return F.layer_norm(x + x.sin(), (768,))
-
-    assert kept(residual, torch.randn(4, 768), 2 * MIB) == 2
-
-
-def test_a_difference_of_elements_apart_is_kept() -> None:
-    x = torch.randn(4, 96, 640)
-    assert kept(lambda x: F.layer_norm(x.transpose(1, 2), (96,)), x, 2 * MIB) == 1
