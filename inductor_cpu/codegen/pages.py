@@ -3,14 +3,17 @@
 They follow a run to the end of its page of 4 KB and no further, and a store that waits for the first line of a page
 holds up all that come after it. So a kernel that goes through rows, and in all through more than the last cache has
 beside other memory, asks before each row for the first lines of the pages that begin with the next one or in it: of
-results, and where little is computed of operands. Sums over long rows ask before each stretch (`in_stretches`) for the
-pages of the next one. Kernels that store around the cache ask for nothing: their loads come faster without.
+results, and where little is computed, by vectors of AVX-512, of operands. Sums of these over long rows ask before each
+stretch (`in_stretches`) for the pages of the next one. Kernels that store around the cache ask for nothing: their loads
+come faster without.
 
 Measured on an EPYC (Zen 4, 32 MB of last cache) in turns. Rows of 2 to 4 KB of f32 in norms and the gradient of a
 softmax, 25 to 38 MB, took 0.86 to 0.93 of the time, but 6 to 9 MB up to 1.04; their sums over 50 MB 0.91 to 0.93. Light
 rows of bf16 took 0.93 to 1.0 of the time if results alone were asked for, with operands 1.05 to 1.2; beside stores
 around the cache 1.01 to 1.17. A sum of all of 50 MB took 0.78 of the time, of 21 MB 0.87 to 0.91, of 3 to 15 MB 0.99.
-To look for the beginnings of pages in every vector takes longer than it gains.
+With vectors of AVX2 norms of 25 MB took 0.75 to 0.99 of the time if results alone were asked for, 0.87 to 1.0 with
+operands, and a sum of squares of 13 MB 1.2. To look for the beginnings of pages in every vector takes longer than it
+gains.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ ROUNDS = 32
 
 #: Elements of fewer bytes are converted.
 WIDE_BYTES = 4
+
+#: Vectors of fewer lanes ask for results alone.
+LEAST_LANES = 16
 
 #: The part of the last cache that a kernel's operands and results find in it.
 SHARE_OF_CACHE = 0.75
@@ -61,7 +67,7 @@ def next_pages(facts: Facts, far: int) -> dict[int, Pages]:
     found: dict[int, Pages] = {}
     for access in facts.access:
         wide = facts.itemsize(access) >= WIDE_BYTES
-        asks = light and wide if access >= 0 else light or wide
+        asks = light and wide and kernel.vector.lanes >= LEAST_LANES if access >= 0 else light or wide
         if not asks or not streams(facts, access):
             continue
         row, onward = row_bytes(facts, access, 1), facts.address(access).coefficient(kernel.outer[-1])
@@ -73,7 +79,7 @@ def next_pages(facts: Facts, far: int) -> dict[int, Pages]:
 
 def long_rows(facts: Facts) -> tuple[int, ...]:
     """The loads whose rows go through many pages."""
-    if not _is_plain(facts) or not _is_light(facts):
+    if not _is_plain(facts) or not _is_light(facts) or facts.kernel.vector.lanes < LEAST_LANES:
         return ()
     loads = [k for k in facts.access if k >= 0 and facts.itemsize(k) >= WIDE_BYTES and streams(facts, k)]
     return tuple(k for k in loads if row_bytes(facts, k, 1) > FAR_BYTES)

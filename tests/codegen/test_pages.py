@@ -60,6 +60,12 @@ def test_what_computes_for_long_or_converts_asks_for_results_alone() -> None:
     assert asked(lambda x: x.softmax(-1), 4500, 768)[0] == ["store"]
 
 
+def test_vectors_of_eight_lanes_ask_for_results_alone() -> None:
+    found = next_pages(Facts(kernel_of(norm, 4500, 768, isa="avx2")), 24 * MIB)
+    assert [access < 0 for access in found] == [True]
+    assert long_rows(Facts(kernel_of(sums, 16, 1 << 16, isa="avx2"))) == ()
+
+
 def test_rows_with_gaps_ask_for_nothing() -> None:
     assert asked(lambda x: norm(x[:, :768]), 9000, 1024)[0] == ["store"]
 
@@ -87,6 +93,7 @@ def test_only_processors_that_follow_runs_are_asked_for_pages(
 ) -> None:
     machine = replace(cpu.detect(), zen=zen)
     monkeypatch.setattr(cpu, "detect", lambda: machine)
+    asks = asks and machine.isa.bits == 512
     with inductor_cpu.config.patch({"dump": str(tmp_path)}):
         torch.compile(sums, backend="icpu", dynamic=False)(torch.zeros(64, 1 << 16))
     (text,) = (path.read_text() for path in tmp_path.glob("*/icpu_*.cpp"))
