@@ -67,7 +67,8 @@ def next_pages(facts: Facts, far: int) -> dict[int, Pages]:
     found: dict[int, Pages] = {}
     for access in facts.access:
         wide = facts.itemsize(access) >= WIDE_BYTES
-        asks = light and wide and kernel.vector.lanes >= LEAST_LANES if access >= 0 else light or wide
+        asks_to_read = light and wide and kernel.vector.lanes >= LEAST_LANES
+        asks = asks_to_read if access >= 0 else light or wide
         if not asks or not streams(facts, access):
             continue
         row, onward = row_bytes(facts, access, 1), facts.address(access).coefficient(kernel.outer[-1])
